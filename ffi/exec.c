@@ -1,0 +1,260 @@
+/*
+ * exec.c - see exec.h. The order in the child, which init forked with all signals blocked:
+ *   1. enter the cgroups, so that all that follows is charged and killable
+ *   2. raise oom_score_adj, new session
+ *   3. descriptors: streams to 0, 1, 2 and the status pipe to 3, nothing else; umask
+ *   4. rlimits, only lowered
+ *   5. identity: the program's id, no groups, no capability in any of the five sets
+ *   6. no_new_privs
+ *   7. working directory, with the program's own rights
+ *   8. default signal mask, execve
+ */
+#include "exec.h"
+
+#include "identity.h"
+#include "sys.h"
+#include "text.h"
+
+/* All that init can have open at once: see close_range below. */
+#define EXEC_FDS_MAX (CPRG_EXECS_MAX + 64u)
+
+_Noreturn void exec_fail(int status_fd, struct step_result result) {
+    struct cprg_report report =
+        report_failure(CPRG_REPORT_EXEC_FAILED, result.step, result.index, result.err);
+    (void)report_write(status_fd, &report);
+    sys_exit(1);
+}
+
+/*** 1. Cgroups ***/
+
+static struct step_result exec_cgroups(const struct request *request) {
+    for (uint32_t i = 0; i < request->head->cgroup_count; i++) {
+        long written = sys_write(request->cgroup_fds[i], "0", 1);
+        if (written < 0) {
+            return step_of(CPRG_STEP_EXEC_CGROUP, (int32_t)i, written);
+        }
+    }
+    return STEP_OK;
+}
+
+/*** 2. Session ***/
+
+/* proc_pid_oom_score_adj(5): raising is free, lowering would need a right on the host. */
+static int exec_raise_oom_score(int32_t wanted) {
+    char text[24] = "";
+    int fd;
+    if (wanted <= 0) {
+        return 0;
+    }
+    fd = sys_openat(K_AT_FDCWD, "/proc/self/oom_score_adj", K_O_RDWR | K_O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    long result = sys_read(fd, text, sizeof text - 1);
+    const char *end;
+    if (result > 0 && text_read_number(text, &end) < (uint64_t)wanted) { /* "-5" reads as 0 */
+        size_t length = text_append_number(text, sizeof text, 0, (uint64_t)wanted);
+        result = sys_write(fd, text, length);
+    }
+    (void)sys_close(fd);
+    return result < 0 ? (int)result : 0;
+}
+
+static struct step_result exec_session(const struct request *request) {
+    int result = exec_raise_oom_score(request->head->oom_score_adj);
+    if (result < 0) {
+        return step_of(CPRG_STEP_SESSION, 1, result);
+    }
+    return step_of(CPRG_STEP_SESSION, 0, sys_setsid());
+}
+
+/*** 3. Descriptors ***/
+
+/* init keeps 0, 1 and 2 occupied, so no source has the number of a target. */
+static struct step_result exec_streams(const struct request *request) {
+    int target = 0;
+    if (request->head->type == CPRG_REQUEST_EXEC && request->stream_fd_count == 2) {
+        int null = sys_openat(K_AT_FDCWD, "/dev/null", K_O_RDONLY | K_O_CLOEXEC, 0);
+        int moved = null < 0 ? null : sys_dup3(null, target++, 0);
+        if (moved < 0) {
+            return step_of(CPRG_STEP_STDIO, 0, moved);
+        }
+    }
+    for (uint32_t i = 0; i < request->stream_fd_count; i++, target++) {
+        int moved = sys_dup3(request->stream_fds[i], target, 0);
+        if (moved < 0) {
+            return step_of(CPRG_STEP_STDIO, target, moved);
+        }
+    }
+    while (target < EXEC_STATUS_FD) { /* a transfer has one stream */
+        (void)sys_close(target++);
+    }
+    return STEP_OK;
+}
+
+static struct step_result exec_descriptors(const struct request *request, int status_fd) {
+    struct step_result result = exec_streams(request);
+    if (result.err != 0) {
+        return result;
+    }
+    int moved = sys_dup3(status_fd, EXEC_STATUS_FD, K_O_CLOEXEC);
+    if (moved < 0) {
+        return step_of(CPRG_STEP_STDIO, EXEC_STATUS_FD, moved);
+    }
+    int closed = sys_close_range(EXEC_STATUS_FD + 1, ~0u);
+    if (closed == -K_ENOSYS) { /* before Linux 5.9: init's own are few, and numbered densely */
+        for (unsigned fd = EXEC_STATUS_FD + 1; fd < EXEC_FDS_MAX; fd++) {
+            (void)sys_close((int)fd);
+        }
+    }
+    (void)sys_umask(request->head->umask);
+    return STEP_OK;
+}
+
+/*** 4. Rlimits ***/
+
+static uint64_t exec_lower(uint64_t wanted, uint64_t limit) {
+    return wanted < limit ? wanted : limit;
+}
+
+static struct step_result exec_rlimits(const struct request *request) {
+    for (uint32_t i = 0; i < request->head->rlimit_count; i++) {
+        const struct cprg_rlimit *wanted = &request->rlimits[i];
+        struct kernel_rlimit limit;
+        int result = sys_prlimit64((int)wanted->resource, NULL, &limit);
+        if (result >= 0) {
+            limit.hard = exec_lower(wanted->hard, limit.hard);
+            limit.soft = exec_lower(wanted->soft, limit.hard);
+            result = sys_prlimit64((int)wanted->resource, &limit, NULL);
+        }
+        if (result < 0) {
+            return step_of(CPRG_STEP_RLIMIT, (int32_t)i, result);
+        }
+    }
+    return STEP_OK;
+}
+
+/*** All common steps ***/
+
+struct step_result exec_prepare(const struct request *request, const struct exec_context *context) {
+    struct step_result result = exec_cgroups(request);
+    if (result.err == 0) {
+        result = exec_session(request);
+    }
+    if (result.err == 0) {
+        result = exec_descriptors(request, context->status_fd);
+    }
+    if (result.err == 0) {
+        result = exec_rlimits(request);
+    }
+    if (result.err == 0) {
+        result = step_of(CPRG_STEP_IDENTITY, 0,
+                         identity_become_program(context->id_program, context->map_self));
+    }
+    if (result.err == 0) {
+        result = step_of(CPRG_STEP_NO_NEW_PRIVS, 0, identity_no_new_privs());
+    }
+    return result;
+}
+
+/*** 8. execve ***/
+
+/* argv, NULL, envp, NULL */
+static char *exec_strings[CPRG_ARGS_MAX + 2];
+
+static char **exec_fill(char **at, const struct message *message, const uint32_t *offsets,
+                        uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        /* execve(2) takes char * but does not write: the cast drops a const it cannot say. */
+        *at++ = (char *)(uintptr_t)(message->bytes + offsets[i]);
+    }
+    *at++ = NULL;
+    return at;
+}
+
+/* PATH of the program's own environment; exec(3) names the default. */
+static const char *exec_search_path(char *const envp[]) {
+    for (; *envp != NULL; envp++) {
+        if (text_starts_with(*envp, "PATH=")) {
+            return *envp + 5;
+        }
+    }
+    return "/bin:/usr/bin";
+}
+
+/* Joins one element of PATH (empty: the working directory) and the name; false if too long. */
+static bool exec_join(char path[CPRG_PATH_MAX], const char *element, size_t length,
+                      const char *name) {
+    if (length + 2 > CPRG_PATH_MAX) {
+        return false;
+    }
+    memcpy(path, element, length);
+    path[length] = '\0';
+    if (length > 0) {
+        path[length++] = '/';
+        path[length] = '\0';
+    }
+    return text_append(path, CPRG_PATH_MAX, length, name) != 0;
+}
+
+/* execvp(3): goes on after what may be right elsewhere; EACCES wins over ENOENT at the end. */
+static int exec_search(const char *name, char *const argv[], char *const envp[]) {
+    char path[CPRG_PATH_MAX];
+    int answer = -K_ENOENT;
+    const char *element = exec_search_path(envp);
+    for (;;) {
+        size_t length = 0;
+        while (element[length] != '\0' && element[length] != ':') {
+            length++;
+        }
+        int result =
+            exec_join(path, element, length, name) ? sys_execve(path, argv, envp) : -K_ENAMETOOLONG;
+        switch (result) {
+        case -K_EACCES:
+            answer = result;
+            break;
+        case -K_ENOENT:
+        case -K_ENOTDIR:
+        case -K_ENAMETOOLONG:
+        case -K_ESTALE:
+        case -K_ENODEV:
+        case -K_ETIMEDOUT:
+            break;
+        default:
+            return result;
+        }
+        if (element[length] == '\0') {
+            return answer;
+        }
+        element += length + 1;
+    }
+}
+
+static int exec_program(const struct request *request, volatile uint8_t *reached) {
+    const struct cprg_request *head = request->head;
+    const uint64_t none = 0;
+    char **argv = exec_strings;
+    char **envp = exec_fill(argv, &request->message, request->argv, head->argc);
+    (void)exec_fill(envp, &request->message, request->envp, head->envc);
+    (void)sys_sigprocmask(K_SIG_SETMASK, &none, NULL);
+    *reached = 1;
+    if (argv[0][0] == '\0') {
+        return -K_ENOENT;
+    }
+    if (path_name(argv[0]) != argv[0]) {
+        return sys_execve(argv[0], argv, envp);
+    }
+    return exec_search(argv[0], argv, envp);
+}
+
+_Noreturn void exec_child(const struct request *request, const struct exec_context *context) {
+    struct step_result result = exec_prepare(request, context);
+    if (result.err == 0) {
+        result = step_of(CPRG_STEP_DIRECTORY, 0, sys_chdir(request->path));
+    }
+    if (result.err == 0) {
+        result = step_of(CPRG_STEP_EXECVE, 0, exec_program(request, context->reached));
+    }
+    bool moved = result.step > CPRG_STEP_STDIO;
+    exec_fail(moved ? EXEC_STATUS_FD : context->status_fd, result);
+}

@@ -1,0 +1,20 @@
+/* identity.h - ids and capabilities. Every function returns 0 or -errno. */
+#ifndef CPRG_IDENTITY_H
+#define CPRG_IDENTITY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Makes all permitted capabilities inheritable and ambient. */
+int identity_keep_over_exec(void);
+/* Uid and gid 0 of the sandbox's user namespace, no groups. `denied_ok`: setgroups is forbidden
+   by the map (user_namespaces(7)), so the groups stay. */
+int identity_become_root(bool denied_ok);
+/* init's last state: SETUID, SETGID, KILL and SETPCAP in the bounding, permitted and effective
+   sets, nothing inheritable or ambient, no_new_privs, not dumpable. */
+int identity_reduce_init(void);
+/* The program's: id for uid and gid, no groups, all five sets empty, and proof of that. */
+int identity_become_program(uint32_t id, bool denied_ok);
+int identity_no_new_privs(void);
+
+#endif

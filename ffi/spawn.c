@@ -1,0 +1,261 @@
+/*
+ * spawn.c - cprg_launch(): clones process 1 of a sandbox out of the server.
+ *
+ * The clone shares memory (CLONE_VM: nothing is copied, however large the server is) but not
+ * CLONE_VFORK, which would put the calling thread to sleep until execve, so that it could not write
+ * the id maps that the child waits for. The arena that holds the child's stack and arguments
+ * therefore outlives the call: README.md, "Why sharing memory is sound".
+ */
+#include <stdbool.h>
+
+#include "child.h"
+#include "cprg.h"
+#include "report.h"
+#include "sys.h"
+#include "text.h"
+
+/* A multiple of every page size of both machines. */
+#define SPAWN_GRANULE 65536u
+
+/* Guard, then the stack (which grows down into the guard), then the data. */
+struct spawn_arena {
+    unsigned char guard[SPAWN_GRANULE];
+    unsigned char stack[SPAWN_GRANULE];
+    struct child_start start;
+};
+
+/*** The instruction ***/
+
+/* A system call that returns twice, the second time on another stack: there `entry` is called. */
+#if defined(__x86_64__)
+static long spawn_call(long number, const long arguments[5], const struct child_start *start) {
+    register long r10 __asm__("r10") = arguments[3];
+    register long r8 __asm__("r8") = arguments[4];
+    register void (*entry)(const struct child_start *) __asm__("r12") = child_main;
+    register const struct child_start *given __asm__("r13") = start;
+    long result;
+    __asm__ volatile("syscall\n\t"
+                     "test %%rax, %%rax\n\t"
+                     "jnz 1f\n\t"
+                     "xor %%ebp, %%ebp\n\t"
+                     "mov %%r13, %%rdi\n\t"
+                     "call *%%r12\n\t"
+                     "hlt\n"
+                     "1:"
+                     : "=a"(result)
+                     : "a"(number), "D"(arguments[0]), "S"(arguments[1]), "d"(arguments[2]),
+                       "r"(r10), "r"(r8), "r"(entry), "r"(given)
+                     : "rcx", "r11", "memory", "cc");
+    return result;
+}
+#else
+static long spawn_call(long number, const long arguments[5], const struct child_start *start) {
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = arguments[0];
+    register long x1 __asm__("x1") = arguments[1];
+    register long x2 __asm__("x2") = arguments[2];
+    register long x3 __asm__("x3") = arguments[3];
+    register long x4 __asm__("x4") = arguments[4];
+    register void (*entry)(const struct child_start *) __asm__("x19") = child_main;
+    register const struct child_start *given __asm__("x20") = start;
+    __asm__ volatile("svc #0\n\t"
+                     "cbnz x0, 1f\n\t"
+                     "mov x29, xzr\n\t"
+                     "mov x30, xzr\n\t"
+                     "mov x0, x20\n\t"
+                     "blr x19\n\t"
+                     "brk #1\n"
+                     "1:"
+                     : "+r"(x0)
+                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(entry), "r"(given)
+                     : "memory", "cc");
+    return x0;
+}
+#endif
+
+/* clone3(2) is Linux 5.3; container filters answer ENOSYS, then clone(2) does all but
+   CLONE_INTO_CGROUP. */
+static long spawn_clone(struct spawn_arena *arena, int32_t *pidfd) {
+    const struct cprg_launch *request = &arena->start.request;
+    struct kernel_clone_args args = {
+        .flags = K_CLONE_VM | K_CLONE_PIDFD | K_CLONE_NEWPID,
+        .pidfd = (uint64_t)(uintptr_t)pidfd,
+        .exit_signal = 0, /* the server gets no SIGCHLD; execve sets it back, see execve(2) */
+        .stack = (uint64_t)(uintptr_t)arena->stack,
+        .stack_size = sizeof arena->stack,
+    };
+    size_t size = K_CLONE_ARGS_SIZE_VER0;
+    if (request->map != CPRG_MAP_NONE) {
+        args.flags |= K_CLONE_NEWUSER;
+    }
+    if (request->cgroup_dir_fd >= 0) {
+        args.flags |= K_CLONE_INTO_CGROUP;
+        args.cgroup = (uint64_t)request->cgroup_dir_fd;
+        size = sizeof args;
+    }
+    const long arguments[5] = {SYS_P(&args), (long)size, 0, 0, 0};
+    long pid = spawn_call(NR_clone3, arguments, &arena->start);
+    if (pid == -K_ENOSYS && request->cgroup_dir_fd < 0) {
+        /* The pidfd is stored where CLONE_PARENT_SETTID would store a tid: clone(2). */
+        const long old[5] = {(long)args.flags, SYS_P(arena->stack + sizeof arena->stack),
+                             SYS_P(pidfd), 0, 0};
+        pid = spawn_call(NR_clone, old, &arena->start);
+    }
+    return pid;
+}
+
+/*** Preparation ***/
+
+static int spawn_check(const struct cprg_launch *request) {
+    if (request->size != sizeof *request || request->map > CPRG_MAP_SELF ||
+        request->cgroup_count > CPRG_CGROUPS_MAX || request->init_fd < 0 ||
+        request->control_fd < 0 || request->report_fd < 0) {
+        return -K_EINVAL;
+    }
+    bool clash = request->id_inside == 0 || request->uid_init == request->uid_program ||
+                 request->gid_init == request->gid_program;
+    return request->map == CPRG_MAP_PARENT && clash ? -K_EINVAL : 0;
+}
+
+static void spawn_fill(struct child_start *start, const struct cprg_launch *request) {
+    static const char name[] = "cprg-init";
+    start->request = *request;
+    start->go[0] = -1;
+    start->go[1] = -1;
+    /* execve(2) takes char * but does not write: the cast drops a const that it cannot say. */
+    start->argv[0] = (char *)(uintptr_t)name;
+    if (request->map == CPRG_MAP_SELF) {
+        (void)text_append_number(start->own_uid, sizeof start->own_uid, 0, sys_geteuid());
+        (void)text_append_number(start->own_gid, sizeof start->own_gid, 0, sys_getegid());
+        start->argv[1] = start->own_uid;
+        start->argv[2] = start->own_gid;
+    }
+}
+
+static struct spawn_arena *spawn_arena(long *result) {
+    *result = sys_mmap(sizeof(struct spawn_arena), K_PROT_READ | K_PROT_WRITE,
+                       K_MAP_PRIVATE | K_MAP_ANONYMOUS);
+    if (*result < 0) {
+        return NULL;
+    }
+    struct spawn_arena *arena = (struct spawn_arena *)(uintptr_t)*result;
+    *result = sys_mprotect((uintptr_t)arena->guard, sizeof arena->guard, K_PROT_NONE);
+    if (*result < 0) {
+        (void)sys_munmap((uintptr_t)arena, sizeof *arena);
+        return NULL;
+    }
+    return arena;
+}
+
+/*** The id maps ***/
+
+static int spawn_write_map(int32_t pid, const char *file, uint32_t init, uint32_t program,
+                           uint32_t inside) {
+    char path[64] = "";
+    char lines[96] = "";
+    size_t at = text_append(path, sizeof path, 0, "/proc/");
+    at = text_append_number(path, sizeof path, at, (uint64_t)pid);
+    (void)text_append(path, sizeof path, at, file);
+
+    at = text_append(lines, sizeof lines, 0, "0 ");
+    at = text_append_number(lines, sizeof lines, at, init);
+    at = text_append(lines, sizeof lines, at, " 1\n");
+    at = text_append_number(lines, sizeof lines, at, inside);
+    at = text_append(lines, sizeof lines, at, " ");
+    at = text_append_number(lines, sizeof lines, at, program);
+    at = text_append(lines, sizeof lines, at, " 1\n");
+
+    int fd = sys_openat(K_AT_FDCWD, path, K_O_WRONLY | K_O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    long written = sys_write(fd, lines, at); /* user_namespaces(7): the whole map in one write */
+    (void)sys_close(fd);
+    return written < 0 ? (int)written : 0;
+}
+
+static struct step_result spawn_map(const struct spawn_arena *arena, int32_t pid) {
+    const struct cprg_launch *request = &arena->start.request;
+    int result = spawn_write_map(pid, "/uid_map", request->uid_init, request->uid_program,
+                                 request->id_inside);
+    if (result < 0) {
+        return step_of(CPRG_STEP_ID_MAP, 1, result);
+    }
+    result = spawn_write_map(pid, "/gid_map", request->gid_init, request->gid_program,
+                             request->id_inside);
+    if (result < 0) {
+        return step_of(CPRG_STEP_ID_MAP, 2, result);
+    }
+    return step_of(CPRG_STEP_GO, 0, sys_write(arena->start.go[1], "", 1));
+}
+
+/*** The call ***/
+
+static void spawn_end(int32_t pidfd) {
+    struct kernel_siginfo info;
+    (void)sys_pidfd_send_signal(pidfd, K_SIGKILL);
+    while (sys_waitid(K_P_PIDFD, pidfd, &info, K_WEXITED | K_WALL) == -K_EINTR) {
+    }
+    (void)sys_close(pidfd);
+}
+
+/* The id maps need a pipe on which the child waits for them. */
+static struct step_result spawn_run(struct spawn_arena *arena, struct cprg_launched *out) {
+    const uint64_t all = ~(uint64_t)0;
+    uint64_t before = 0;
+    bool mapped = arena->start.request.map == CPRG_MAP_PARENT;
+    int piped = mapped ? sys_pipe2(arena->start.go, K_O_CLOEXEC) : 0;
+    if (piped < 0) {
+        return step_of(CPRG_STEP_GO, 1, piped);
+    }
+    /* The child must not run a handler of the server's on the server's memory. */
+    (void)sys_sigprocmask(K_SIG_SETMASK, &all, &before);
+    long pid = spawn_clone(arena, &out->pidfd);
+    (void)sys_sigprocmask(K_SIG_SETMASK, &before, NULL);
+
+    struct step_result result = step_of(CPRG_STEP_CLONE, 0, pid);
+    if (mapped) {
+        (void)sys_close(arena->start.go[0]);
+        if (pid > 0) {
+            result = spawn_map(arena, (int32_t)pid);
+        }
+        (void)sys_close(arena->start.go[1]);
+    }
+    if (pid > 0 && result.err != 0) {
+        spawn_end(out->pidfd);
+    }
+    out->pid = (int32_t)pid;
+    return result;
+}
+
+static int spawn_free(struct spawn_arena *arena) {
+    return arena == NULL ? 0 : sys_munmap((uintptr_t)arena, sizeof *arena);
+}
+
+CPRG_EXPORT int32_t cprg_launch(const struct cprg_launch *request, struct cprg_launched *out,
+                                struct cprg_error *error) {
+    struct step_result result = step_of(CPRG_STEP_REQUEST, 0, spawn_check(request));
+    struct spawn_arena *arena = NULL;
+    *out = (struct cprg_launched){0, -1, 0};
+    if (result.err == 0) {
+        long made = 0;
+        arena = spawn_arena(&made);
+        result = step_of(CPRG_STEP_ARENA, 0, made);
+    }
+    if (result.err == 0) {
+        spawn_fill(&arena->start, request);
+        result = spawn_run(arena, out);
+    }
+    *error = (struct cprg_error){(int32_t)result.step, result.index, result.err, 0};
+    if (result.err != 0) {
+        (void)spawn_free(arena);
+        *out = (struct cprg_launched){0, -1, 0};
+        return -result.err;
+    }
+    out->arena = (uint64_t)(uintptr_t)arena;
+    return 0;
+}
+
+CPRG_EXPORT int32_t cprg_launch_end(uint64_t arena) {
+    return spawn_free((struct spawn_arena *)(uintptr_t)arena);
+}

@@ -1,0 +1,114 @@
+/**
+ * Group commit: the requests of one batch share one transaction and one sync, and are answered
+ * after it. A request that fails is undone alone.
+ */
+
+import type { Database } from "bun:sqlite";
+import { assert } from "../core/errors.ts";
+import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protocol.ts";
+import { SqliteEvents } from "./sqlite-events.ts";
+import { SqliteJobs } from "./sqlite-jobs.ts";
+import { fromSqlite, toWire } from "./wire-error.ts";
+
+const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish"]);
+
+/** Runs batches on an open database. */
+export class BatchRunner {
+  readonly #db: Database;
+  readonly #events: SqliteEvents;
+  readonly #handlers: StoreHandlers;
+  #commits = 0;
+  #requests = 0;
+
+  constructor(db: Database) {
+    this.#db = db;
+    this.#events = new SqliteEvents(db);
+    const events = this.#events;
+    const jobs = new SqliteJobs(db, events);
+    this.#handlers = {
+      append: ({ subject, drafts }) => events.append(subject, drafts),
+      read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
+      head: ({ subject }) => events.head(subject),
+      insert: ({ job, spec }) => jobs.insert(job, spec),
+      get: ({ id }) => jobs.get(id),
+      spec: ({ id }) => jobs.spec(id),
+      list: (query) => jobs.list(query),
+      next: ({ busyTenants }) => jobs.next(busyTenants),
+      queuedCount: ({ tenant }) => jobs.queuedCount(tenant),
+      counts: () => jobs.counts(),
+      start: ({ id, instance, at }) => jobs.start(id, instance, at),
+      finish: (input) => jobs.finish(input),
+      orphans: ({ livingInstances }) => jobs.orphans(livingInstances),
+      stats: () => ({ commits: this.#commits, requests: this.#requests }),
+    };
+  }
+
+  /** Results in the order of requests. What they say is on disk when this returns. */
+  run(requests: readonly StoreRequest[]): StoreResult[] {
+    const results = requests.some(({ op }) => WRITES.has(op))
+      ? this.#runWrites(requests)
+      : requests.map((request) => this.#attempt(request));
+    this.#requests += requests.length;
+    return results;
+  }
+
+  /**
+   * When the disk is too full for the whole, requests are tried one by one: the small ones, such as
+   * a terminal event, may still find their place.
+   */
+  #runWrites(requests: readonly StoreRequest[]): StoreResult[] {
+    try {
+      return this.#transact(requests);
+    } catch (error) {
+      const isSplit = requests.length > 1 && fromSqlite(error).reason === "DISK_FULL";
+      if (!isSplit) return requests.map(() => ({ error: toWire(error) }));
+    }
+    return requests.flatMap((request) => this.#runWrites([request]));
+  }
+
+  #transact(requests: readonly StoreRequest[]): StoreResult[] {
+    this.#db.run("BEGIN IMMEDIATE");
+    try {
+      const results = requests.map((request) => this.#attemptAlone(request));
+      this.#db.run("COMMIT");
+      this.#commits += 1;
+      return results;
+    } catch (error) {
+      if (this.#db.inTransaction) this.#db.run("ROLLBACK");
+      this.#events.forgetAll();
+      throw error;
+    }
+  }
+
+  /** @throws when SQLite has undone the whole transaction (sqlite.org/lang_transaction.html) */
+  #attemptAlone(request: StoreRequest): StoreResult {
+    if (!WRITES.has(request.op)) return this.#attempt(request);
+    this.#db.run("SAVEPOINT request");
+    this.#events.noteChanges();
+    try {
+      const output = this.#handle(request);
+      this.#db.run("RELEASE request");
+      return { output };
+    } catch (error) {
+      if (!this.#db.inTransaction) throw error;
+      this.#db.run("ROLLBACK TO request");
+      this.#db.run("RELEASE request");
+      this.#events.forgetChanges();
+      return { error: toWire(error) };
+    }
+  }
+
+  #attempt(request: StoreRequest): StoreResult {
+    try {
+      return { output: this.#handle(request) };
+    } catch (error) {
+      return { error: toWire(error) };
+    }
+  }
+
+  #handle(request: StoreRequest): unknown {
+    assert(Object.hasOwn(this.#handlers, request.op), `the store has no ${request.op}`);
+    const handle = this.#handlers[request.op] as (input: StoreRequest["input"]) => unknown;
+    return handle(request.input);
+  }
+}

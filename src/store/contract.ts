@@ -1,0 +1,108 @@
+/**
+ * What the rest of the house knows of storage. Everything is asynchronous, small, and owned by the
+ * contract suites in `test/contract`; no correctness rests on being the only process. SQLite in a
+ * Worker is the first implementation, memory the second.
+ */
+
+import type { EventDraft, Subject } from "../core/event.ts";
+import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { Outcome } from "../core/outcome.ts";
+import type { Status } from "../core/reasons.ts";
+
+/** A draft with the time at which it happened, in milliseconds since 1970. */
+export interface TimedDraft {
+  readonly at: number;
+  readonly draft: EventDraft;
+}
+
+/** A committed line of a log, without its newline. */
+export interface EventLine {
+  readonly seq: number;
+  readonly line: string;
+}
+
+/** Where a log stands. */
+export interface LogHead {
+  readonly count: number;
+  /** Hash of the last line, or the genesis hash. */
+  readonly hash: Uint8Array;
+  /** Whether its terminal event is in. */
+  readonly complete: boolean;
+  /** Head of the tenant's previously finished log when this one finished; null before that. */
+  readonly previous: Uint8Array | null;
+}
+
+/** Append-only logs, one per subject, hash-chained. */
+export interface EventLog {
+  /**
+   * Commits drafts in order; what is returned is on disk. Calls of one subject keep their order;
+   * calls that come together share one commit.
+   *
+   * @throws CprgError `failed_precondition` after the terminal event, `resource_exhausted` with
+   *   reason DISK_FULL when the disk is full
+   */
+  append(subject: Subject, drafts: readonly TimedDraft[]): Promise<readonly EventLine[]>;
+  /** Lines with `seq >= fromSeq`, at most `limit` lines and about `maxBytes`; at least one if any. */
+  read(
+    subject: Subject,
+    fromSeq: number,
+    bounds: { readonly limit: number; readonly maxBytes: number },
+  ): Promise<readonly EventLine[]>;
+  /** Null when there is no such log. */
+  head(subject: Subject): Promise<LogHead | null>;
+}
+
+/** One page of jobs, newest first. */
+export interface JobPage {
+  readonly jobs: readonly Job[];
+  /** Opaque; null on the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** Which jobs to list. */
+export interface JobQuery {
+  readonly tenant: string;
+  readonly limit: number;
+  readonly cursor?: string;
+  readonly status?: Status;
+  readonly language?: string;
+}
+
+/** Jobs and their queue. A change and its event commit together. */
+export interface JobStore {
+  /** Puts a job into the queue with its `queued` event. */
+  insert(job: Job, spec: JobSpec): Promise<void>;
+  get(id: string): Promise<Job | null>;
+  spec(id: string): Promise<JobSpec | null>;
+  /** @throws CprgError `invalid_argument` for a cursor that is none */
+  list(query: JobQuery): Promise<JobPage>;
+  /** The oldest queued job of a tenant that is not in `busyTenants`; changes nothing. */
+  next(busyTenants: readonly string[]): Promise<Job | null>;
+  /** How many jobs wait, of one tenant or of all. */
+  queuedCount(tenant?: string): Promise<number>;
+  /** Counts by status, of all tenants. */
+  counts(): Promise<Readonly<Record<Status, number>>>;
+  /**
+   * queued -> running, with owner and the next epoch.
+   *
+   * @returns null when it is not queued any more
+   */
+  start(id: string, instance: string, at: number): Promise<(Job & { owner: JobOwner }) | null>;
+  /**
+   * To its terminal status, with the `finished` event and the tenant's chain, in one commit.
+   *
+   * @param owner who runs it; null: only if it is still queued
+   * @returns null, and changes nothing, when it is terminal or belongs to another owner or epoch
+   */
+  finish(id: string, owner: JobOwner | null, outcome: Outcome, at: number): Promise<Job | null>;
+  /** Jobs that run under an instance that is not among the living. */
+  orphans(livingInstances: readonly string[]): Promise<readonly Job[]>;
+}
+
+/** Everything that is kept. */
+export interface Store {
+  readonly jobs: JobStore;
+  readonly events: EventLog;
+  /** Finishes what was begun and closes the file. */
+  close(): Promise<void>;
+}

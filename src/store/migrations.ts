@@ -1,0 +1,122 @@
+/**
+ * The schema, as numbered steps. A step that was released never changes; `user_version` counts the
+ * steps that a file has seen.
+ */
+
+import type { Database } from "bun:sqlite";
+import { CprgError } from "../core/errors.ts";
+
+/**
+ * A line of `events` is the exact text that was hashed, and where a log stands is read from its last
+ * line. The table keeps its rowid, so that logs that grow at the same time all append at its end:
+ * clustered by its key, it took three times as long. Lists and the queue are ordered by
+ * (created_at, id).
+ */
+const CREATE = `
+CREATE TABLE logs (
+  id INTEGER PRIMARY KEY,
+  subject TEXT NOT NULL UNIQUE,
+  complete INTEGER NOT NULL DEFAULT 0 CHECK (complete IN (0, 1)),
+  previous BLOB CHECK (length(previous) = 32)
+) STRICT;
+
+CREATE TABLE events (
+  log INTEGER NOT NULL REFERENCES logs (id) ON DELETE CASCADE,
+  seq INTEGER NOT NULL CHECK (seq > 0),
+  line TEXT NOT NULL,
+  PRIMARY KEY (log, seq)
+) STRICT;
+
+CREATE TABLE chains (
+  tenant TEXT PRIMARY KEY,
+  head BLOB NOT NULL CHECK (length(head) = 32)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  status TEXT NOT NULL,
+  language TEXT NOT NULL,
+  limits TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  finished_at INTEGER,
+  instance TEXT,
+  epoch INTEGER NOT NULL DEFAULT 0,
+  outcome TEXT
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX jobs_by_age ON jobs (tenant, created_at, id);
+CREATE INDEX jobs_by_status ON jobs (tenant, status, created_at, id);
+CREATE INDEX jobs_by_language ON jobs (tenant, language, created_at, id);
+CREATE INDEX jobs_queued ON jobs (tenant, created_at, id) WHERE status = 'queued';
+CREATE INDEX jobs_running ON jobs (created_at, id) WHERE status = 'running';
+
+CREATE TABLE job_specs (
+  id TEXT PRIMARY KEY REFERENCES jobs (id) ON DELETE CASCADE,
+  spec TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE job_counts (
+  status TEXT PRIMARY KEY,
+  count INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER jobs_counted_insert AFTER INSERT ON jobs BEGIN
+  INSERT INTO job_counts VALUES (new.status, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER jobs_counted_update AFTER UPDATE OF status ON jobs BEGIN
+  UPDATE job_counts SET count = count - 1 WHERE status = old.status;
+  INSERT INTO job_counts VALUES (new.status, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER jobs_counted_delete AFTER DELETE ON jobs BEGIN
+  UPDATE job_counts SET count = count - 1 WHERE status = old.status;
+END;
+`;
+
+/** All steps, oldest first. */
+export const MIGRATIONS: readonly string[] = [CREATE];
+
+/** What `application_id` holds: "cprg" in ASCII. */
+export const APPLICATION_ID = 0x63707267;
+
+/**
+ * Brings a file to the newest schema, in one transaction.
+ *
+ * @throws CprgError `failed_precondition` for a file of a newer version or of another program
+ */
+export function migrate(db: Database, steps: readonly string[] = MIGRATIONS): void {
+  db.transaction(() => {
+    const version = pragma(db, "user_version");
+    checkOrigin(db, version, steps.length);
+    if (version === steps.length) return;
+    for (const step of steps.slice(version)) db.run(step);
+    db.run(`PRAGMA user_version = ${steps.length}`);
+    db.run(`PRAGMA application_id = ${APPLICATION_ID}`);
+  }).immediate();
+}
+
+function checkOrigin(db: Database, version: number, known: number): void {
+  const isNew = version === 0 && db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
+  if (!isNew && pragma(db, "application_id") !== APPLICATION_ID) {
+    throw new CprgError("failed_precondition", "Cannot open the store: another program made it", {
+      op: "open store",
+      reason: "STORE_FOREIGN",
+      hint: "Name another file with CPRG_DB",
+    });
+  }
+  if (version > known) {
+    throw new CprgError(
+      "failed_precondition",
+      `Cannot open the store: its schema is ${version}, this version knows ${known}`,
+      { op: "open store", reason: "STORE_NEWER", hint: "Run the newer cprg that made it" },
+    );
+  }
+}
+
+/** Value of a numeric pragma. */
+export function pragma(db: Database, name: string): number {
+  const row = db.query<Record<string, number>, []>(`PRAGMA ${name}`).get();
+  return row?.[name] ?? 0;
+}

@@ -1,0 +1,74 @@
+/** Opens the store that is kept in a file, by a Worker of its own. */
+
+import { resolve } from "node:path";
+import type { JobSpec } from "../core/job.ts";
+import { type Log, silentLog } from "../core/log.ts";
+import type { Store, TimedDraft } from "./contract.ts";
+import type { StoreStats } from "./protocol.ts";
+import { WorkerLink } from "./worker-link.ts";
+
+/** The store in a file. */
+export interface FileStore extends Store {
+  /** Counters of the Worker. */
+  stats(): Promise<StoreStats>;
+}
+
+/**
+ * Opens or creates the file, and its directory with mode 0700. No second server can open it until
+ * `close`, or until this process ends, however it ends.
+ *
+ * @throws CprgError `failed_precondition` when it is in use, newer, or another program's;
+ *   `data_loss` when it is damaged
+ */
+export async function openStore(options: {
+  readonly path: string;
+  readonly log?: Log;
+}): Promise<FileStore> {
+  const link = new WorkerLink(new Worker(workerUrl()), options.log ?? silentLog);
+  await link.open(resolve(options.path));
+  return fileStore(link);
+}
+
+/** Inside an executable, paths start at the common folder of its entry points, which is `src`. */
+function workerUrl(): URL {
+  const path = Bun.isStandaloneExecutable ? "./store/store-worker.ts" : "./store-worker.ts";
+  return new URL(path, import.meta.url);
+}
+
+function fileStore(link: WorkerLink): FileStore {
+  return {
+    events: {
+      append: (subject, drafts) => link.call("append", { subject, drafts }, draftBytes(drafts)),
+      read: (subject, fromSeq, bounds) => link.call("read", { subject, fromSeq, ...bounds }),
+      head: (subject) => link.call("head", { subject }),
+    },
+    jobs: {
+      insert: async (job, spec) => {
+        await link.call("insert", { job, spec }, specBytes(spec));
+      },
+      get: (id) => link.call("get", { id }),
+      spec: (id) => link.call("spec", { id }),
+      list: (query) => link.call("list", query),
+      next: (busyTenants) => link.call("next", { busyTenants }),
+      queuedCount: (tenant) => link.call("queuedCount", { tenant: tenant ?? null }),
+      counts: () => link.call("counts", null),
+      start: (id, instance, at) => link.call("start", { id, instance, at }),
+      finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
+      orphans: (livingInstances) => link.call("orphans", { livingInstances }),
+    },
+    stats: () => link.call("stats", null),
+    close: () => link.close(),
+  };
+}
+
+/** Rough sizes: only output, code and files are large. */
+function draftBytes(drafts: readonly TimedDraft[]): number {
+  return drafts.reduce((sum, { draft }) => {
+    return sum + 512 + (typeof draft.data === "string" ? draft.data.length : 0);
+  }, 0);
+}
+
+function specBytes(spec: JobSpec): number {
+  const files = spec.files.reduce((sum, file) => sum + file.base64.length, 0);
+  return 512 + files + (spec.code?.length ?? 0) + (spec.stdinBase64?.length ?? 0);
+}

@@ -1,0 +1,95 @@
+/**
+ * What the store's client and its Worker say to each other. One batch is outstanding at a time, so
+ * results answer requests by position and need no ids.
+ */
+
+import type { Subject } from "../core/event.ts";
+import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { Outcome } from "../core/outcome.ts";
+import type { Status } from "../core/reasons.ts";
+import type { EventLine, JobPage, JobQuery, LogHead, TimedDraft } from "./contract.ts";
+import type { WireError } from "./wire-error.ts";
+
+/** Most requests in one batch, which is one transaction. */
+export const BATCH_REQUESTS_MAX = 1024;
+/** Rough size at which a batch takes no more requests; a single larger one goes alone. */
+export const BATCH_BYTES_MAX = 8 * 1024 * 1024;
+/** Most requests that wait for their batch; more are refused. */
+export const WAITING_REQUESTS_MAX = 16_384;
+/** Rough size of requests that may wait for their batch; more are refused. */
+export const WAITING_BYTES_MAX = 256 * 1024 * 1024;
+
+/** Counters of the Worker since it opened the file. */
+export interface StoreStats {
+  /** Transactions that wrote and were committed, each with one sync. */
+  readonly commits: number;
+  /** Requests that were answered. */
+  readonly requests: number;
+}
+
+/** Every operation with what it takes and gives. */
+export interface StoreOps {
+  append: {
+    input: { readonly subject: Subject; readonly drafts: readonly TimedDraft[] };
+    output: readonly EventLine[];
+  };
+  read: {
+    input: {
+      readonly subject: Subject;
+      readonly fromSeq: number;
+      readonly limit: number;
+      readonly maxBytes: number;
+    };
+    output: readonly EventLine[];
+  };
+  head: { input: { readonly subject: Subject }; output: LogHead | null };
+  insert: { input: { readonly job: Job; readonly spec: JobSpec }; output: null };
+  get: { input: { readonly id: string }; output: Job | null };
+  spec: { input: { readonly id: string }; output: JobSpec | null };
+  list: { input: JobQuery; output: JobPage };
+  next: { input: { readonly busyTenants: readonly string[] }; output: Job | null };
+  queuedCount: { input: { readonly tenant: string | null }; output: number };
+  counts: { input: null; output: Readonly<Record<Status, number>> };
+  start: {
+    input: { readonly id: string; readonly instance: string; readonly at: number };
+    output: (Job & { owner: JobOwner }) | null;
+  };
+  finish: {
+    input: {
+      readonly id: string;
+      readonly owner: JobOwner | null;
+      readonly outcome: Outcome;
+      readonly at: number;
+    };
+    output: Job | null;
+  };
+  orphans: { input: { readonly livingInstances: readonly string[] }; output: readonly Job[] };
+  stats: { input: null; output: StoreStats };
+}
+
+/** Name of an operation. */
+export type StoreOp = keyof StoreOps;
+
+/** One operation to do. */
+export type StoreRequest = { [K in StoreOp]: { op: K; input: StoreOps[K]["input"] } }[StoreOp];
+
+/** Does one operation, synchronously. */
+export type StoreHandlers = {
+  readonly [K in StoreOp]: (input: StoreOps[K]["input"]) => StoreOps[K]["output"];
+};
+
+/** How one operation went. */
+export type StoreResult = { readonly output: unknown } | { readonly error: WireError };
+
+/** From the client to the Worker. */
+export type ToWorker =
+  | { readonly type: "open"; readonly path: string }
+  | { readonly type: "batch"; readonly requests: readonly StoreRequest[] }
+  | { readonly type: "close" };
+
+/** From the Worker to the client. */
+export type FromWorker =
+  | { readonly type: "opened" }
+  | { readonly type: "refused"; readonly error: WireError }
+  | { readonly type: "results"; readonly results: readonly StoreResult[] }
+  | { readonly type: "closed" };

@@ -1,0 +1,146 @@
+/**
+ * The Ed25519 key (RFC 8032) that signs exports: `signing-key.pem` (0600) in the data directory,
+ * and its public half beside it for whoever verifies.
+ */
+
+import {
+  createPrivateKey,
+  createPublicKey,
+  generateKeyPairSync,
+  type KeyObject,
+  sign,
+} from "node:crypto";
+import { constants } from "node:fs";
+import { link, mkdir, open, rename, unlink } from "node:fs/promises";
+import { join } from "node:path";
+import { keyFingerprint, type SealKey } from "../core/chain.ts";
+import { CprgError } from "../core/errors.ts";
+import { newId } from "../core/ids.ts";
+
+/** File name of the private key, PKCS #8 in PEM. */
+export const PRIVATE_KEY_FILE = "signing-key.pem";
+/** File name of the public key, SubjectPublicKeyInfo in PEM. */
+export const PUBLIC_KEY_FILE = "signing-key.pub.pem";
+
+/** A key pair that signs seals. */
+export interface SigningKey extends SealKey {
+  readonly publicKey: KeyObject;
+  /** The public key as a PEM file holds it. */
+  readonly publicPem: string;
+}
+
+/** A key that lives as long as this process: for logs that are kept nowhere else. */
+export function ephemeralSigningKey(): SigningKey {
+  return signingKey(generateKeyPairSync("ed25519").privateKey);
+}
+
+/**
+ * The key of a data directory, which is made on first use. Processes that come at once get the same
+ * one.
+ *
+ * @throws CprgError `failed_precondition` when the file is no such key, or others may read it
+ */
+export async function openSigningKey(directory: string): Promise<SigningKey> {
+  await mkdir(directory, { recursive: true, mode: 0o700 });
+  const path = join(directory, PRIVATE_KEY_FILE);
+  const pem = (await readPrivate(path)) ?? (await createPrivate(path));
+  const key = signingKey(parsePrivate(path, pem));
+  await keepPublic(join(directory, PUBLIC_KEY_FILE), key.publicPem);
+  return key;
+}
+
+function signingKey(privateKey: KeyObject): SigningKey {
+  const publicKey = createPublicKey(privateKey);
+  return {
+    publicKey,
+    publicPem: publicKey.export({ type: "spki", format: "pem" }).toString(),
+    fingerprint: keyFingerprint(publicKey),
+    sign: (body) => new Uint8Array(sign(null, Buffer.from(body), privateKey)),
+  };
+}
+
+/** Null when there is no file. */
+async function readPrivate(path: string): Promise<string | null> {
+  const file = await openExisting(path);
+  if (file === null) return null;
+  try {
+    const { mode } = await file.stat();
+    if ((mode & 0o077) !== 0) {
+      throw refused(
+        path,
+        "others may read it",
+        `chmod 600 ${path}, or remove it to make a new key`,
+      );
+    }
+    return await file.readFile("utf8");
+  } finally {
+    await file.close();
+  }
+}
+
+async function openExisting(path: string) {
+  try {
+    return await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
+  } catch (error) {
+    if (codeOf(error) === "ENOENT") return null;
+    throw refused(path, codeOf(error) ?? "unreadable", "Make it a plain file of this user", error);
+  }
+}
+
+/** Complete before it has its name: link(2) fails when another process was first. */
+async function createPrivate(path: string): Promise<string> {
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+  const temporary = await writeTemporary(path, pem, 0o600);
+  try {
+    await link(temporary, path);
+    return pem;
+  } catch (error) {
+    const theirs = codeOf(error) === "EEXIST" ? await readPrivate(path) : null;
+    if (theirs === null) throw error;
+    return theirs;
+  } finally {
+    await unlink(temporary);
+  }
+}
+
+async function keepPublic(path: string, pem: string): Promise<void> {
+  if ((await Bun.file(path).exists()) && (await Bun.file(path).text()) === pem) return;
+  await rename(await writeTemporary(path, pem, 0o644), path);
+}
+
+async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
+  const temporary = `${path}.${newId()}`;
+  const file = await open(temporary, "wx", mode);
+  try {
+    // The mode at opening is cut by the umask.
+    await file.chmod(mode);
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  return temporary;
+}
+
+function parsePrivate(path: string, pem: string): KeyObject {
+  try {
+    const key = createPrivateKey(pem);
+    if (key.asymmetricKeyType === "ed25519") return key;
+  } catch (error) {
+    throw refused(path, "it holds no key", "Remove it to make a new key", error);
+  }
+  throw refused(path, "it holds no Ed25519 key", "Remove it to make a new key");
+}
+
+function refused(path: string, state: string, hint: string, cause?: unknown): CprgError {
+  return new CprgError("failed_precondition", `Cannot use signing key "${path}": ${state}`, {
+    op: "open signing key",
+    hint,
+    cause,
+  });
+}
+
+function codeOf(error: unknown): string | null {
+  return error instanceof Error && "code" in error ? String(error.code) : null;
+}

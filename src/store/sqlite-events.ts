@@ -1,0 +1,168 @@
+/** Event logs in SQLite, synchronously: runs in the Worker, inside the transaction of a batch. */
+
+import type { Database } from "bun:sqlite";
+import { splitLine } from "../core/chain.ts";
+import { assert } from "../core/errors.ts";
+import type { Subject } from "../core/event.ts";
+import type { EventLine, LogHead, TimedDraft } from "./contract.ts";
+import { emptyLog, endsOutsideFinish, linkDrafts, readBounds } from "./log-lines.ts";
+
+/** Logs whose place is remembered; the others are read from their last line. */
+const OPEN_LOGS_MAX = 4096;
+
+interface OpenLog {
+  readonly id: number;
+  readonly head: LogHead;
+}
+
+type LogRow = { id: number; complete: number; previous: Uint8Array | null };
+
+/** Append and read of `(subject, seq)` logs. */
+export class SqliteEvents {
+  readonly #statements: ReturnType<typeof prepare>;
+  /** Least recently used first. Must be told of every rollback. */
+  readonly #open = new Map<Subject, OpenLog>();
+  readonly #touched = new Set<Subject>();
+
+  constructor(db: Database) {
+    this.#statements = prepare(db);
+  }
+
+  /** Appends what does not end a job's log. */
+  append(subject: Subject, drafts: readonly TimedDraft[]): readonly EventLine[] {
+    const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
+    if (isEnd && subject.startsWith("job:") && this.#isJob(subject.slice(4))) {
+      throw endsOutsideFinish();
+    }
+    return this.#append(subject, drafts).lines;
+  }
+
+  /** Appends the terminal event with the tenant's chain, which moves on to this log. */
+  finish(subject: Subject, draft: TimedDraft, tenant: string): void {
+    const { id, head } = this.#append(subject, [draft]);
+    const previous = this.#statements.chain.get({ tenant })?.head ?? new Uint8Array(32);
+    this.#statements.setPrevious.run({ id, previous });
+    this.#statements.setChain.run({ tenant, head: head.hash });
+    this.#remember(subject, { id, head: { ...head, previous } });
+  }
+
+  read(subject: Subject, fromSeq: number, asked: { limit: number; maxBytes: number }): EventLine[] {
+    const { limit, maxBytes } = readBounds(fromSeq, asked);
+    const id = this.#find(subject)?.id;
+    const page: EventLine[] = [];
+    if (id === undefined) return page;
+    let bytes = 0;
+    for (const row of this.#statements.lines.iterate({ id, fromSeq, limit })) {
+      bytes += row.line.length;
+      if (page.length > 0 && bytes > maxBytes) break;
+      page.push(row);
+    }
+    return page;
+  }
+
+  head(subject: Subject): LogHead | null {
+    return this.#find(subject)?.head ?? null;
+  }
+
+  /** Starts to note what changes, so that {@link forgetChanges} can undo it. */
+  noteChanges(): void {
+    this.#touched.clear();
+  }
+
+  /** Drops what is remembered of logs that were touched since {@link noteChanges}. */
+  forgetChanges(): void {
+    for (const subject of this.#touched) this.#open.delete(subject);
+    this.#touched.clear();
+  }
+
+  /** Drops everything remembered, because a whole transaction was undone. */
+  forgetAll(): void {
+    this.#open.clear();
+    this.#touched.clear();
+  }
+
+  #append(subject: Subject, drafts: readonly TimedDraft[]) {
+    const found = this.#find(subject);
+    const { lines, head } = linkDrafts(subject, found?.head ?? emptyLog(subject), drafts);
+    if (lines.length === 0) return { lines, head, id: found?.id ?? 0 };
+    this.#touched.add(subject);
+    const id = found?.id ?? this.#create(subject);
+    for (const { seq, line } of lines) this.#statements.insert.run({ id, seq, line });
+    if (head.complete) this.#statements.complete.run({ id });
+    this.#remember(subject, { id, head });
+    return { lines, head, id };
+  }
+
+  #create(subject: Subject): number {
+    const row = this.#statements.create.get({ subject });
+    assert(row, `no log was created for ${subject}`);
+    return row.id;
+  }
+
+  #find(subject: Subject): OpenLog | null {
+    const remembered = this.#open.get(subject);
+    if (remembered !== undefined) {
+      this.#open.delete(subject);
+      this.#open.set(subject, remembered);
+      return remembered;
+    }
+    const row = this.#statements.log.get({ subject });
+    if (row === null) return null;
+    const log = { id: row.id, head: this.#headOf(row) };
+    this.#remember(subject, log);
+    return log;
+  }
+
+  #headOf({ id, complete, previous }: LogRow): LogHead {
+    const last = this.#statements.last.get({ id });
+    const parts = last === null ? null : splitLine(last.line);
+    assert(last !== null && parts !== null, `log ${id} has no last line with a hash`);
+    return { count: last.seq, hash: parts.hash, complete: complete === 1, previous };
+  }
+
+  #remember(subject: Subject, log: OpenLog): void {
+    this.#open.delete(subject);
+    this.#open.set(subject, log);
+    if (this.#open.size <= OPEN_LOGS_MAX) return;
+    for (const oldest of this.#open.keys()) {
+      this.#open.delete(oldest);
+      return;
+    }
+  }
+
+  #isJob(id: string): boolean {
+    return this.#statements.job.get({ id }) !== null;
+  }
+}
+
+function prepare(db: Database) {
+  return {
+    log: db.prepare<LogRow, { subject: string }>(
+      "SELECT id, complete, previous FROM logs WHERE subject = $subject",
+    ),
+    last: db.prepare<EventLine, { id: number }>(
+      "SELECT seq, line FROM events WHERE log = $id ORDER BY seq DESC LIMIT 1",
+    ),
+    create: db.prepare<{ id: number }, { subject: string }>(
+      "INSERT INTO logs (subject) VALUES ($subject) RETURNING id",
+    ),
+    insert: db.prepare<null, { id: number; seq: number; line: string }>(
+      "INSERT INTO events (log, seq, line) VALUES ($id, $seq, $line)",
+    ),
+    complete: db.prepare<null, { id: number }>("UPDATE logs SET complete = 1 WHERE id = $id"),
+    lines: db.prepare<EventLine, { id: number; fromSeq: number; limit: number }>(
+      "SELECT seq, line FROM events WHERE log = $id AND seq >= $fromSeq ORDER BY seq LIMIT $limit",
+    ),
+    chain: db.prepare<{ head: Uint8Array }, { tenant: string }>(
+      "SELECT head FROM chains WHERE tenant = $tenant",
+    ),
+    setPrevious: db.prepare<null, { id: number; previous: Uint8Array }>(
+      "UPDATE logs SET previous = $previous WHERE id = $id",
+    ),
+    setChain: db.prepare<null, { tenant: string; head: Uint8Array }>(
+      `INSERT INTO chains (tenant, head) VALUES ($tenant, $head)
+       ON CONFLICT DO UPDATE SET head = excluded.head`,
+    ),
+    job: db.prepare<{ id: string }, { id: string }>("SELECT id FROM jobs WHERE id = $id"),
+  };
+}

@@ -1,0 +1,174 @@
+/** Jobs and their queue in SQLite, synchronously: runs in the Worker, inside a transaction. */
+
+import type { Database } from "bun:sqlite";
+import { assert } from "../core/errors.ts";
+import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
+import { STATUSES, type Status } from "../core/reasons.ts";
+import type { JobPage, JobQuery } from "./contract.ts";
+import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
+import { type JobRow, toJob, toRow } from "./job-row.ts";
+import { checkInsert, isFinishableBy, queuedDraft } from "./job-rules.ts";
+import { finishedDraft } from "./log-lines.ts";
+import type { StoreOps } from "./protocol.ts";
+import type { SqliteEvents } from "./sqlite-events.ts";
+
+/** The job store beneath the Worker. */
+export class SqliteJobs {
+  readonly #db: Database;
+  readonly #events: SqliteEvents;
+  readonly #statements: ReturnType<typeof prepare>;
+
+  constructor(db: Database, events: SqliteEvents) {
+    this.#db = db;
+    this.#events = events;
+    this.#statements = prepare(db);
+  }
+
+  insert(job: Job, spec: JobSpec): null {
+    checkInsert(job, this.get(job.id));
+    this.#statements.insert.run(toRow(job));
+    this.#statements.insertSpec.run({ id: job.id, spec: JSON.stringify(spec) });
+    this.#events.append(`job:${job.id}`, [queuedDraft(job)]);
+    return null;
+  }
+
+  get(id: string): Job | null {
+    const row = this.#statements.get.get({ id });
+    return row === null ? null : toJob(row);
+  }
+
+  spec(id: string): JobSpec | null {
+    const row = this.#statements.spec.get({ id });
+    return row === null ? null : (JSON.parse(row.spec) as JobSpec);
+  }
+
+  list(query: JobQuery): JobPage {
+    checkListLimit(query.limit);
+    const after = query.cursor === undefined ? null : fromCursor(query.cursor);
+    const wanted = {
+      tenant: query.tenant,
+      limit: query.limit + 1,
+      ...(query.status === undefined ? {} : { status: query.status }),
+      ...(query.language === undefined ? {} : { language: query.language }),
+      ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
+    };
+    const where = ["tenant = $tenant"];
+    if (query.status !== undefined) where.push("status = $status");
+    if (query.language !== undefined) where.push("language = $language");
+    if (after !== null) where.push("(created_at, id) < ($createdAt, $id)");
+    const rows = this.#db
+      .query<JobRow, typeof wanted>(
+        `SELECT * FROM jobs WHERE ${where.join(" AND ")}
+         ORDER BY created_at DESC, id DESC LIMIT $limit`,
+      )
+      .all(wanted);
+    const jobs = rows.slice(0, query.limit).map(toJob);
+    const last = jobs.at(-1);
+    const hasMore = last !== undefined && rows.length > jobs.length;
+    return { jobs, nextCursor: hasMore ? toCursor(last) : null };
+  }
+
+  next(busyTenants: readonly string[]): Job | null {
+    const row = this.#statements.next.get({ busy: JSON.stringify(busyTenants) });
+    return row === null ? null : toJob(row);
+  }
+
+  queuedCount(tenant: string | null): number {
+    if (tenant === null) return this.counts().queued;
+    return this.#statements.queued.get({ tenant })?.count ?? 0;
+  }
+
+  counts(): Readonly<Record<Status, number>> {
+    const found = new Map(this.#statements.counts.all().map((row) => [row.status, row.count]));
+    const counts = STATUSES.map((status) => [status, found.get(status) ?? 0]);
+    return Object.fromEntries(counts) as Record<Status, number>;
+  }
+
+  start(id: string, instance: string, at: number): (Job & { owner: JobOwner }) | null {
+    const row = this.#statements.get.get({ id });
+    if (row === null) return null;
+    const job = toJob(row);
+    const owner = { instance, epoch: row.epoch + 1 };
+    const change = { type: "start", at, owner } as const;
+    if (!canChange(job, change)) return null;
+    const started = reduceJob(job, change);
+    this.#update(started);
+    return { ...started, owner };
+  }
+
+  finish({ id, owner, outcome, at }: StoreOps["finish"]["input"]): Job | null {
+    const job = this.get(id);
+    if (job === null || !isFinishableBy(job, owner)) return null;
+    const finished = reduceJob(job, { type: "finish", at, outcome });
+    this.#update(finished);
+    this.#events.finish(`job:${id}`, { at, draft: finishedDraft(outcome) }, job.tenant);
+    return finished;
+  }
+
+  orphans(livingInstances: readonly string[]): readonly Job[] {
+    return this.#statements.orphans.all({ living: JSON.stringify(livingInstances) }).map(toJob);
+  }
+
+  #update(job: Job): void {
+    const { id, status, started_at, finished_at, instance, epoch, outcome } = toRow(job);
+    const changed = this.#statements.update.run({
+      id,
+      status,
+      started_at,
+      finished_at,
+      instance,
+      epoch,
+      outcome,
+    });
+    assert(changed.changes > 0, `job ${id} was not updated`);
+  }
+}
+
+function prepare(db: Database) {
+  return {
+    insert: db.prepare<null, JobRow>(
+      `INSERT INTO jobs (id, tenant, status, language, limits, labels, created_at, started_at,
+         finished_at, instance, epoch, outcome)
+       VALUES ($id, $tenant, $status, $language, $limits, $labels, $created_at, $started_at,
+         $finished_at, $instance, $epoch, $outcome)`,
+    ),
+    insertSpec: db.prepare<null, { id: string; spec: string }>(
+      "INSERT INTO job_specs (id, spec) VALUES ($id, $spec)",
+    ),
+    get: db.prepare<JobRow, { id: string }>("SELECT * FROM jobs WHERE id = $id"),
+    spec: db.prepare<{ spec: string }, { id: string }>("SELECT spec FROM job_specs WHERE id = $id"),
+    next: db.prepare<JobRow, { busy: string }>(OLDEST_OF_FREE_TENANTS),
+    queued: db.prepare<{ count: number }, { tenant: string }>(
+      "SELECT count(*) AS count FROM jobs WHERE tenant = $tenant AND status = 'queued'",
+    ),
+    counts: db.prepare<{ status: string; count: number }, []>(
+      "SELECT status, count FROM job_counts",
+    ),
+    update: db.prepare<
+      null,
+      Omit<JobRow, "tenant" | "language" | "limits" | "labels" | "created_at">
+    >(
+      `UPDATE jobs SET status = $status, started_at = $started_at, finished_at = $finished_at,
+         instance = $instance, epoch = $epoch, outcome = $outcome WHERE id = $id`,
+    ),
+    orphans: db.prepare<JobRow, { living: string }>(
+      `SELECT * FROM jobs WHERE status = 'running'
+         AND instance NOT IN (SELECT value FROM json_each($living)) ORDER BY created_at, id`,
+    ),
+  };
+}
+
+/** Steps from tenant to tenant through the index, so that one long queue costs the others nothing. */
+const OLDEST_OF_FREE_TENANTS = `
+WITH RECURSIVE waiting (tenant) AS (
+  SELECT min(tenant) FROM jobs WHERE status = 'queued'
+  UNION ALL
+  SELECT (SELECT min(tenant) FROM jobs WHERE status = 'queued' AND tenant > waiting.tenant)
+  FROM waiting WHERE waiting.tenant IS NOT NULL
+)
+SELECT jobs.* FROM waiting JOIN jobs ON jobs.id = (
+  SELECT id FROM jobs WHERE status = 'queued' AND tenant = waiting.tenant
+  ORDER BY created_at, id LIMIT 1
+)
+WHERE waiting.tenant NOT IN (SELECT value FROM json_each($busy))
+ORDER BY jobs.created_at, jobs.id LIMIT 1`;
