@@ -116,7 +116,7 @@ static int pack_content(struct pack *pack, int fd, uint64_t size) {
 }
 
 static int pack_file(struct pack *pack, int dir, const char *name) {
-    struct kernel_statx status;
+    struct kernel_statx status = {0};
     int fd = sys_openat(dir, name, K_O_RDONLY | K_O_NOFOLLOW | K_O_NONBLOCK | K_O_CLOEXEC, 0);
     if (fd < 0) {
         return fd == -K_ENOENT || fd == -K_ELOOP ? PACK_SKIPPED
@@ -154,7 +154,7 @@ static int pack_link(struct pack *pack, int dir, const char *name) {
 
 /* Opens the directory as the next level and writes its entry. */
 static int pack_enter(struct pack *pack, int dir, const char *name) {
-    struct kernel_statx status;
+    struct kernel_statx status = {0};
     if (pack->depth > CPRG_DEPTH_MAX) {
         return pack_failed(pack, CPRG_STEP_STREAM, -K_E2BIG);
     }
@@ -182,7 +182,7 @@ static int pack_enter(struct pack *pack, int dir, const char *name) {
 /* One name in a directory, or the tree's own root: what it is decides, and is checked again once
    it is open. A device or fifo is never opened: that alone can have effects. */
 static int pack_name(struct pack *pack, int dir, const char *name) {
-    struct kernel_statx status;
+    struct kernel_statx status = {0};
     int result = sys_statx(dir, name, K_AT_SYMLINK_NOFOLLOW, &status);
     if (result < 0) {
         return result == -K_ENOENT ? PACK_SKIPPED : pack_failed(pack, CPRG_STEP_ENTRY, result);
@@ -245,7 +245,7 @@ struct transfer_result archive_pack(const char *path) {
     struct pack *pack = &pack_state;
     int result = pack_name(pack, K_AT_FDCWD, path);
     if (result == PACK_SKIPPED) { /* the path itself is missing, or nothing that can be sent */
-        struct kernel_statx status;
+        struct kernel_statx status = {0};
         int missing = sys_statx(K_AT_FDCWD, path, K_AT_SYMLINK_NOFOLLOW, &status);
         result = pack_failed(pack, CPRG_STEP_ENTRY, missing < 0 ? missing : -K_EOPNOTSUPP);
     }

@@ -38,7 +38,7 @@ int channel_send(int socket, const void *bytes, uint32_t length, const int32_t *
 }
 
 long channel_receive(int socket, void *bytes, uint32_t capacity, struct channel_message *message) {
-    union channel_control control;
+    union channel_control control = {.bytes = {0}};
     struct kernel_iovec part = {bytes, capacity};
     struct kernel_msghdr header = {
         .iov = &part, .iov_count = 1, .control = &control, .control_length = sizeof control};

@@ -80,7 +80,7 @@ static struct step_result child_capabilities(const struct cprg_launch *request) 
 
 /* close_range(2) is Linux 5.9. Without it: what /proc lists, until it lists nothing more. */
 static int child_close_listed(int first) {
-    char entries[1024];
+    _Alignas(8) char entries[1024] = {0};
     int dir = sys_openat(K_AT_FDCWD, "/proc/self/fd", K_O_RDONLY | K_O_DIRECTORY, 0);
     long size = dir;
     while (size >= 0) {

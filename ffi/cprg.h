@@ -200,8 +200,8 @@ enum cprg_op {
     CPRG_OP_PROC = 5,      /* fresh proc on target */
     CPRG_OP_MASK = 6,      /* hides target (in the new root): /dev/null on a file, empty read-only
                               tmpfs on a directory; a missing target is no error */
-    CPRG_OP_DATA = 7,      /* the writable tmpfs: source holds its mount options (size, nr_inodes);
-                              mounted on target until the plan ends */
+    CPRG_OP_DATA = 7,      /* the writable tmpfs, at most one: source holds its mount options (size,
+                              nr_inodes); nothing of it but its binds is ever visible; no target */
     CPRG_OP_DATA_BIND = 8, /* a directory `source` made in the data tmpfs (mode, owned by the
                               program), bound on target */
     CPRG_OP_READ_ONLY = 9, /* makes the existing subtree of target read-only (a bind of itself) */
@@ -220,13 +220,14 @@ struct cprg_plan_step {
     uint32_t mode;
     uint32_t source; /* offset, 0: none */
     uint32_t source_length;
-    uint32_t target; /* offset; absolute in the new root */
+    uint32_t target; /* offset; absolute in the new root, no "." or "..", no slash at the end */
 };
 
 struct cprg_plan {
     uint32_t size; /* sizeof(struct cprg_plan) */
     uint32_t abi;
-    uint32_t unshare;    /* CLONE_NEW* flags that init unshares after it is in its cgroups */
+    uint32_t unshare;    /* CLONE_NEW* flags that init unshares after it is in its cgroups:
+                            NEWNS always, NEWNET NEWIPC NEWUTS NEWCGROUP as wanted */
     uint32_t id_program; /* the program's uid and gid inside */
     uint32_t id_map;     /* enum cprg_map that was used */
     uint32_t step_count;
@@ -266,7 +267,7 @@ struct cprg_request {
     int32_t value;
     uint32_t cgroup_count; /* the last cgroup_count descriptors are cgroup.procs */
     uint32_t umask;
-    int32_t oom_score_adj; /* raised to this, never lowered */
+    int32_t oom_score_adj; /* raised to this, never lowered; process 1 and what follows with it */
     uint32_t rlimit_count;
     uint32_t rlimits; /* offset of struct cprg_rlimit[rlimit_count] */
     uint32_t path;    /* offset: working directory, or the path of a transfer */

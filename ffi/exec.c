@@ -1,7 +1,7 @@
 /*
- * exec.c - see exec.h. The order in the child, which init forked with all signals blocked:
+ * exec.c - see exec.h. The order in the child, which init cloned with all signals blocked:
  *   1. enter the cgroups, so that all that follows is charged and killable
- *   2. raise oom_score_adj, new session
+ *   2. new session
  *   3. descriptors: streams to 0, 1, 2 and the status pipe to 3, nothing else; umask
  *   4. rlimits, only lowered
  *   5. identity: the program's id, no groups, no capability in any of the five sets
@@ -18,7 +18,8 @@
 /* All that init can have open at once: see close_range below. */
 #define EXEC_FDS_MAX (CPRG_EXECS_MAX + 64u)
 
-_Noreturn void exec_fail(int status_fd, struct step_result result) {
+_Noreturn void exec_fail(const struct exec_start *start, struct step_result result) {
+    int status_fd = result.step > CPRG_STEP_STDIO ? EXEC_STATUS_FD : start->context.status_fd;
     struct cprg_report report =
         report_failure(CPRG_REPORT_EXEC_FAILED, result.step, result.index, result.err);
     (void)report_write(status_fd, &report);
@@ -39,32 +40,7 @@ static struct step_result exec_cgroups(const struct request *request) {
 
 /*** 2. Session ***/
 
-/* proc_pid_oom_score_adj(5): raising is free, lowering would need a right on the host. */
-static int exec_raise_oom_score(int32_t wanted) {
-    char text[24] = "";
-    int fd;
-    if (wanted <= 0) {
-        return 0;
-    }
-    fd = sys_openat(K_AT_FDCWD, "/proc/self/oom_score_adj", K_O_RDWR | K_O_CLOEXEC, 0);
-    if (fd < 0) {
-        return fd;
-    }
-    long result = sys_read(fd, text, sizeof text - 1);
-    const char *end;
-    if (result > 0 && text_read_number(text, &end) < (uint64_t)wanted) { /* "-5" reads as 0 */
-        size_t length = text_append_number(text, sizeof text, 0, (uint64_t)wanted);
-        result = sys_write(fd, text, length);
-    }
-    (void)sys_close(fd);
-    return result < 0 ? (int)result : 0;
-}
-
-static struct step_result exec_session(const struct request *request) {
-    int result = exec_raise_oom_score(request->head->oom_score_adj);
-    if (result < 0) {
-        return step_of(CPRG_STEP_SESSION, 1, result);
-    }
+static struct step_result exec_session(void) {
     return step_of(CPRG_STEP_SESSION, 0, sys_setsid());
 }
 
@@ -117,16 +93,27 @@ static uint64_t exec_lower(uint64_t wanted, uint64_t limit) {
     return wanted < limit ? wanted : limit;
 }
 
+/* init lacks SYS_RESOURCE, so the kernel itself refuses to raise a hard limit (EPERM); what was
+   asked for is lowered only then. */
+static int exec_rlimit(const struct cprg_rlimit *wanted) {
+    struct kernel_rlimit limit = {exec_lower(wanted->soft, wanted->hard), wanted->hard};
+    struct kernel_rlimit current = {0, 0};
+    int result = sys_prlimit64((int)wanted->resource, &limit, NULL);
+    if (result != -K_EPERM) {
+        return result;
+    }
+    result = sys_prlimit64((int)wanted->resource, NULL, &current);
+    if (result < 0) {
+        return result;
+    }
+    limit.hard = exec_lower(limit.hard, current.hard);
+    limit.soft = exec_lower(limit.soft, limit.hard);
+    return sys_prlimit64((int)wanted->resource, &limit, NULL);
+}
+
 static struct step_result exec_rlimits(const struct request *request) {
     for (uint32_t i = 0; i < request->head->rlimit_count; i++) {
-        const struct cprg_rlimit *wanted = &request->rlimits[i];
-        struct kernel_rlimit limit;
-        int result = sys_prlimit64((int)wanted->resource, NULL, &limit);
-        if (result >= 0) {
-            limit.hard = exec_lower(wanted->hard, limit.hard);
-            limit.soft = exec_lower(wanted->soft, limit.hard);
-            result = sys_prlimit64((int)wanted->resource, &limit, NULL);
-        }
+        int result = exec_rlimit(&request->rlimits[i]);
         if (result < 0) {
             return step_of(CPRG_STEP_RLIMIT, (int32_t)i, result);
         }
@@ -136,10 +123,12 @@ static struct step_result exec_rlimits(const struct request *request) {
 
 /*** All common steps ***/
 
-struct step_result exec_prepare(const struct request *request, const struct exec_context *context) {
+struct step_result exec_prepare(const struct exec_start *start) {
+    const struct request *request = &start->request;
+    const struct exec_context *context = &start->context;
     struct step_result result = exec_cgroups(request);
     if (result.err == 0) {
-        result = exec_session(request);
+        result = exec_session();
     }
     if (result.err == 0) {
         result = exec_descriptors(request, context->status_fd);
@@ -158,9 +147,6 @@ struct step_result exec_prepare(const struct request *request, const struct exec
 }
 
 /*** 8. execve ***/
-
-/* argv, NULL, envp, NULL */
-static char *exec_strings[CPRG_ARGS_MAX + 2];
 
 static char **exec_fill(char **at, const struct message *message, const uint32_t *offsets,
                         uint32_t count) {
@@ -230,31 +216,29 @@ static int exec_search(const char *name, char *const argv[], char *const envp[])
     }
 }
 
-static int exec_program(const struct request *request, volatile uint8_t *reached) {
+static int exec_program(struct exec_start *start) {
+    const struct request *request = &start->request;
     const struct cprg_request *head = request->head;
     const uint64_t none = 0;
-    char **argv = exec_strings;
+    char **argv = start->strings;
     char **envp = exec_fill(argv, &request->message, request->argv, head->argc);
     (void)exec_fill(envp, &request->message, request->envp, head->envc);
     (void)sys_sigprocmask(K_SIG_SETMASK, &none, NULL);
-    *reached = 1;
-    if (argv[0][0] == '\0') {
+    *start->context.reached = 1;
+    const char *name = (const char *)request->message.bytes + request->argv[0];
+    if (name[0] == '\0') {
         return -K_ENOENT;
     }
-    if (path_name(argv[0]) != argv[0]) {
-        return sys_execve(argv[0], argv, envp);
-    }
-    return exec_search(argv[0], argv, envp);
+    return path_name(name) != name ? sys_execve(name, argv, envp) : exec_search(name, argv, envp);
 }
 
-_Noreturn void exec_child(const struct request *request, const struct exec_context *context) {
-    struct step_result result = exec_prepare(request, context);
+_Noreturn void exec_child(struct exec_start *start) {
+    struct step_result result = exec_prepare(start);
     if (result.err == 0) {
-        result = step_of(CPRG_STEP_DIRECTORY, 0, sys_chdir(request->path));
+        result = step_of(CPRG_STEP_DIRECTORY, 0, sys_chdir(start->request.path));
     }
     if (result.err == 0) {
-        result = step_of(CPRG_STEP_EXECVE, 0, exec_program(request, context->reached));
+        result = step_of(CPRG_STEP_EXECVE, 0, exec_program(start));
     }
-    bool moved = result.step > CPRG_STEP_STDIO;
-    exec_fail(moved ? EXEC_STATUS_FD : context->status_fd, result);
+    exec_fail(start, result);
 }

@@ -18,11 +18,24 @@ struct exec_context {
     volatile uint8_t *reached; /* shared with init: set right before execve */
 };
 
-/* The common steps, in the order listed in exec.c. */
-struct step_result exec_prepare(const struct request *request, const struct exec_context *context);
+/*
+ * All that a starting child reads and writes. A child of an exec shares init's memory until execve
+ * (serve.c says why), so each that is starting has one of these to itself.
+ */
+struct exec_start {
+    struct channel_message received;
+    struct request request;
+    struct exec_context context;
+    _Alignas(8) unsigned char message[CPRG_REQUEST_MAX];
+    char *strings[CPRG_ARGS_MAX + 2];        /* argv, NULL, envp, NULL */
+    _Alignas(16) unsigned char stack[32768]; /* an overflow runs into `strings` and `message` */
+};
+
+/* The steps that execs and transfers share, in the order listed in exec.c. */
+struct step_result exec_prepare(const struct exec_start *start);
 /* Never returns: the program runs, or a record on the status pipe says why not. */
-_Noreturn void exec_child(const struct request *request, const struct exec_context *context);
-/* Writes a record to EXEC_STATUS_FD and exits. */
-_Noreturn void exec_fail(int status_fd, struct step_result result);
+_Noreturn void exec_child(struct exec_start *start);
+/* Writes the record of a failed step, to wherever the status pipe is by then, and exits. */
+_Noreturn void exec_fail(const struct exec_start *start, struct step_result result);
 
 #endif

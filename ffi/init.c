@@ -5,7 +5,8 @@
  *   3. the nested user namespace of CPRG_MAP_SELF
  *   4. the workspace directory opened, capabilities reduced
  *   5. the workspace descriptor and READY to the server
- *   6. requests, until the control socket ends; then exit, and the kernel ends everything inside
+ *   6. signal dispositions and the bounding set, before anything of others can run
+ *   7. requests, until the control socket ends; then exit, and the kernel ends everything inside
  */
 #include <stdbool.h>
 
@@ -19,8 +20,8 @@
 #include "sys.h"
 #include "text.h"
 
-/* One control message at a time, in memory that both structures' alignment allows. */
-static _Alignas(8) unsigned char init_message[CPRG_REQUEST_MAX];
+/* More than a plan can leave open: root, data, parent and two masks. */
+#define INIT_BUILD_FDS_MAX 32
 
 _Noreturn static void init_fail(struct step_result result) {
     struct cprg_report report =
@@ -56,12 +57,12 @@ static struct step_result init_descriptors(void) {
 /*** 2. The plan ***/
 
 /* Waits for one message: its length. Without a server there is nobody to report to. */
-static uint32_t init_receive(struct channel_message *received) {
+static uint32_t init_receive(struct exec_start *buffer) {
     for (;;) {
         struct kernel_pollfd control = {CPRG_INIT_CONTROL_FD, K_POLLIN, 0};
         (void)sys_ppoll(&control, 1, NULL);
-        long length =
-            channel_receive(CPRG_INIT_CONTROL_FD, init_message, sizeof init_message, received);
+        long length = channel_receive(CPRG_INIT_CONTROL_FD, buffer->message, sizeof buffer->message,
+                                      &buffer->received);
         if (length > 0) {
             return (uint32_t)length;
         }
@@ -72,13 +73,13 @@ static uint32_t init_receive(struct channel_message *received) {
 }
 
 static void init_build(struct plan *plan, bool self) {
-    struct channel_message received;
-    uint32_t length = init_receive(&received);
-    channel_close_fds(&received);
-    if (received.cut) {
+    struct exec_start *buffer = serve_buffer();
+    uint32_t length = init_receive(buffer);
+    channel_close_fds(&buffer->received);
+    if (buffer->received.cut) {
         init_fail(step_of(CPRG_STEP_PLAN, -1, -K_EMSGSIZE));
     }
-    init_require(plan_check(plan, init_message, length, self));
+    init_require(plan_check(plan, buffer->message, length, self));
     init_require(plan_build(plan));
 }
 
@@ -109,15 +110,15 @@ static struct step_result init_nest(int proc, uint32_t id) {
     return step_of(CPRG_STEP_CAPABILITIES, 1, result);
 }
 
-/*** 4. and 5. Ready ***/
+/*** 4. to 6. Ready ***/
 
 static void init_ready(const struct plan *plan) {
+    bool self = plan->head->id_map == CPRG_MAP_SELF;
     int workspace = sys_openat(K_AT_FDCWD, plan->workspace,
                                K_O_RDONLY | K_O_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
     init_require(step_of(CPRG_STEP_READY, 0, workspace));
     init_require(step_of(CPRG_STEP_CAPABILITIES, 0, identity_reduce_init()));
-    struct serve_identity identity = {plan->head->id_program, plan->head->id_map == CPRG_MAP_SELF};
-    init_require(step_of(CPRG_STEP_READY, 1, serve_start(identity)));
+    init_require(step_of(CPRG_STEP_READY, 1, serve_start(plan->head->id_program, self)));
     int sent = channel_send(CPRG_INIT_CONTROL_FD, "", 1, &workspace, 1);
     init_require(step_of(CPRG_STEP_READY, 2, sent));
     (void)sys_close(workspace);
@@ -127,7 +128,15 @@ static void init_ready(const struct plan *plan) {
     }
 }
 
-/*** 6. Requests ***/
+/* What only matters to the first exec is done while the server prepares it. */
+static void init_seal(void) {
+    /* Without it, ps shows the name of the memfd, or the number of a descriptor. */
+    (void)sys_prctl(K_PR_SET_NAME, (unsigned long)(uintptr_t) "cprg-init", 0);
+    reset_dispositions();
+    init_require(step_of(CPRG_STEP_CAPABILITIES, 2, identity_seal_init()));
+}
+
+/*** 7. Requests ***/
 
 static int init_signal_fd(void) {
     const uint64_t child = (uint64_t)1 << (K_SIGCHLD - 1);
@@ -143,11 +152,11 @@ static void init_child_ended(int signal_fd) {
 }
 
 static void init_request(void) {
-    struct channel_message received;
-    long length =
-        channel_receive(CPRG_INIT_CONTROL_FD, init_message, sizeof init_message, &received);
+    struct exec_start *buffer = serve_buffer();
+    long length = channel_receive(CPRG_INIT_CONTROL_FD, buffer->message, sizeof buffer->message,
+                                  &buffer->received);
     if (length > 0) {
-        serve_message(init_message, (uint32_t)length, &received);
+        serve_message(buffer, (uint32_t)length);
     } else if (length != -K_EAGAIN) {
         sys_exit(0); /* the server closed it or died: the kernel ends all that runs here */
     }
@@ -174,16 +183,24 @@ _Noreturn static void init_loop(int signal_fd) {
 
 /*** Entry ***/
 
+/* Closes what showed the host while the root was built: every descriptor from `first` on. */
+static void init_close_host(int first) {
+    if (sys_close_range((unsigned)first, ~0u) == -K_ENOSYS) {
+        for (int fd = first; fd < first + INIT_BUILD_FDS_MAX; fd++) {
+            (void)sys_close(fd);
+        }
+    }
+}
+
 _Noreturn static void init_main(const char *own_uid, const char *own_gid) {
     struct plan plan;
-    int proc = -1;
     bool self = own_uid != NULL;
     init_require(init_descriptors());
     init_require(reset_identity(own_uid, own_gid));
     init_require(reset_inherited());
     int signal_fd = init_signal_fd();
     init_require(step_of(CPRG_STEP_RESET, 10, signal_fd));
-    proc = sys_openat(K_AT_FDCWD, "/proc", K_O_PATH | K_O_DIRECTORY | K_O_CLOEXEC, 0);
+    int proc = sys_openat(K_AT_FDCWD, "/proc", K_O_PATH | K_O_DIRECTORY | K_O_CLOEXEC, 0);
     init_require(step_of(CPRG_STEP_RESET, 11, proc));
     init_build(&plan, self);
     bool nested = self && plan.head->id_program != 0;
@@ -193,8 +210,9 @@ _Noreturn static void init_main(const char *own_uid, const char *own_gid) {
     if (nested) {
         init_require(init_nest(proc, plan.head->id_program));
     }
-    (void)sys_close(proc); /* the last thing of the host's that was open */
+    init_close_host(signal_fd + 1);
     init_ready(&plan);
+    init_seal();
     init_loop(signal_fd);
 }
 

@@ -4,6 +4,8 @@
  * Sources are resolved on the host's root, which is still "/", with the rights of init's id;
  * targets only through root.c. Binds are recursive always: in a less privileged mount namespace
  * the kernel refuses to uncover what is mounted below a source.
+ *
+ * System calls are counted here: a launch makes few others.
  */
 #include "mount.h"
 
@@ -11,24 +13,77 @@
 
 /*** One bind ***/
 
-/* The attributes are set on the detached copy, so a mount is never seen without them. MOUNT_ATTR_*
-   and MS_* have the same values for the four bits that are used here. */
-static int mount_attach(int source, int target, unsigned attributes) {
+/* What is bound: a path, relative to a directory, or with "" the descriptor itself. */
+struct mount_source {
+    int dir;
+    const char *path;
+    bool directory;
+};
+
+static unsigned mount_empty_path(const char *path) {
+    return path[0] == '\0' ? K_AT_EMPTY_PATH : 0;
+}
+
+/* A detached copy of the source, or -errno; -ENOSYS before Linux 5.2. */
+static int mount_copy(const struct mount_source *source) {
+    return sys_open_tree(source->dir, source->path,
+                         K_OPEN_TREE_CLONE | K_OPEN_TREE_CLOEXEC | K_AT_RECURSIVE |
+                             mount_empty_path(source->path));
+}
+
+static int mount_attach_legacy(const struct mount_source *source, const struct root_place *place,
+                               unsigned attributes) {
+    int from = source->path[0] == '\0'
+                   ? source->dir
+                   : sys_openat(source->dir, source->path, K_O_PATH | K_O_CLOEXEC, 0);
+    int to = place->name[0] == '\0'
+                 ? place->fd
+                 : sys_openat(place->fd, place->name, K_O_PATH | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
+    int result = from < 0 ? from : (to < 0 ? to : mount_legacy_bind(from, to, attributes));
+    if (from >= 0 && from != source->dir) {
+        (void)sys_close(from);
+    }
+    if (to >= 0 && to != place->fd) {
+        (void)sys_close(to);
+    }
+    return result;
+}
+
+/* Mounts the copy `tree` (-ENOSYS: there is none) of the source. The attributes are set while it
+   is detached, so a mount is never seen without them. MOUNT_ATTR_* and MS_* have the same values
+   for the four bits that are used here. */
+static int mount_attach(const struct mount_source *source, int tree, const struct root_place *place,
+                        unsigned attributes) {
     const struct kernel_mount_attr attr = {.set = attributes};
-    int tree = sys_open_tree(
-        source, "", K_OPEN_TREE_CLONE | K_OPEN_TREE_CLOEXEC | K_AT_RECURSIVE | K_AT_EMPTY_PATH);
-    if (tree == -K_ENOSYS) {
-        return mount_legacy_bind(source, target, attributes);
+    int result = tree;
+    if (result >= 0 && attributes != 0) {
+        result = sys_mount_setattr(tree, K_AT_RECURSIVE, &attr);
     }
-    if (tree < 0) {
-        return tree;
-    }
-    int result = attributes == 0 ? 0 : sys_mount_setattr(tree, K_AT_RECURSIVE, &attr);
     if (result >= 0) {
-        result = sys_move_mount(tree, target);
+        /* Without MOVE_MOUNT_T_SYMLINKS a name is not followed. */
+        result = sys_move_mount(tree, place->fd, place->name,
+                                place->name[0] == '\0' ? K_MOVE_MOUNT_T_EMPTY_PATH : 0);
     }
-    (void)sys_close(tree);
-    return result == -K_ENOSYS ? mount_legacy_bind(source, target, attributes) : result;
+    return result == -K_ENOSYS ? mount_attach_legacy(source, place, attributes) : result;
+}
+
+/* Binds the source on the target, which is made to match. */
+static int mount_on_target(struct root *root, const struct mount_source *source, int tree,
+                           const char *target, unsigned attributes) {
+    struct root_place place;
+    int result = root_place(root, target, source->directory, &place);
+    if (result >= 0) {
+        result = mount_attach(source, tree, &place, attributes);
+        root_place_close(&place);
+    }
+    return result;
+}
+
+static int mount_is_directory(int dir, const char *path, bool *directory) {
+    struct kernel_statx status = {0};
+    int result = sys_statx(dir, path, (int)mount_empty_path(path), &status);
+    *directory = result >= 0 && (status.mode & K_S_IFMT) == K_S_IFDIR;
+    return result;
 }
 
 static unsigned mount_attributes(uint32_t flags) {
@@ -45,35 +100,41 @@ static unsigned mount_attributes(uint32_t flags) {
     return attributes;
 }
 
-/* Binds `source` (closed here) on the target, made to match its type. */
-static int mount_source(const struct root *root, int source, const struct root_step *step) {
-    struct kernel_statx status;
-    int result = sys_fstat(source, &status);
-    if (result >= 0) {
-        bool directory = (status.mode & K_S_IFMT) == K_S_IFDIR;
-        int target = root_mount_point(root, step->target, directory, directory ? 0755 : 0644);
-        result = target < 0 ? target : mount_attach(source, target, mount_attributes(step->flags));
-        root_close(root, target);
+int mount_bind(struct root *root, const struct root_step *step) {
+    struct mount_source source = {K_AT_FDCWD, step->source, false};
+    int tree = mount_copy(&source);
+    if (tree == -K_ENOENT && (step->flags & CPRG_BIND_OPTIONAL) != 0) {
+        return 0;
     }
-    (void)sys_close(source);
+    if (tree < 0 && tree != -K_ENOSYS) {
+        return tree;
+    }
+    int result = tree >= 0 ? mount_is_directory(tree, "", &source.directory)
+                           : mount_is_directory(K_AT_FDCWD, step->source, &source.directory);
+    if (result == -K_ENOENT && (step->flags & CPRG_BIND_OPTIONAL) != 0) {
+        return 0;
+    }
+    if (result >= 0) {
+        result = mount_on_target(root, &source, tree, step->target, mount_attributes(step->flags));
+    }
+    if (tree >= 0) {
+        (void)sys_close(tree);
+    }
     return result;
 }
 
-int mount_bind(const struct root *root, const struct root_step *step) {
-    int source = sys_openat(K_AT_FDCWD, step->source, K_O_PATH | K_O_CLOEXEC, 0);
-    if (source == -K_ENOENT && (step->flags & CPRG_BIND_OPTIONAL) != 0) {
-        return 0;
+int mount_read_only(struct root *root, const struct root_step *step) {
+    struct root_place place = {root_open(root, step->target, K_O_PATH), ""};
+    if (place.fd < 0) {
+        return place.fd;
     }
-    return source < 0 ? source : mount_source(root, source, step);
-}
-
-int mount_read_only(const struct root *root, const struct root_step *step) {
-    int target = root_open(root, step->target, K_O_PATH);
-    if (target < 0) {
-        return target;
+    const struct mount_source itself = {place.fd, "", false};
+    int tree = mount_copy(&itself);
+    int result = mount_attach(&itself, tree, &place, K_MOUNT_ATTR_RDONLY);
+    if (tree >= 0) {
+        (void)sys_close(tree);
     }
-    int result = mount_attach(target, target, K_MOUNT_ATTR_RDONLY);
-    (void)sys_close(target);
+    (void)sys_close(place.fd);
     return result;
 }
 
@@ -86,37 +147,34 @@ static int mount_new(int target, const char *type, unsigned flags, const char *o
     return result < 0 ? result : sys_mount(type, ".", type, flags, options);
 }
 
-/* In a user namespace the kernel grants a new proc only while one that hides nothing is visible:
-   the host's, until pivot_root. */
-int mount_proc(const struct root *root, const struct root_step *step) {
-    int target = root_mount_point(root, step->target, true, 0555);
-    if (target < 0) {
-        return target;
-    }
-    int result = mount_new(target, "proc", K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC, NULL);
-    root_close(root, target);
-    return result;
-}
-
-int mount_data(struct root *root, const struct root_step *step) {
-    if (root->data_fd >= 0) {
-        return -K_EEXIST; /* one data tmpfs, so that one cap covers all */
-    }
-    int target = root_mount_point(root, step->target, true, 0700);
-    if (target < 0) {
-        return target;
-    }
-    int result = mount_new(target, "tmpfs", K_MS_NOSUID | K_MS_NODEV, step->source);
-    root_close(root, target);
+static int mount_new_on_target(struct root *root, const char *target, const char *type,
+                               unsigned flags, const char *options) {
+    struct root_place place;
+    int result = root_place(root, target, true, &place);
     if (result < 0) {
         return result;
     }
-    root->data_target = step->target;
-    root->data_fd = root_open(root, step->target, K_O_PATH | K_O_DIRECTORY);
-    return root->data_fd < 0 ? root->data_fd : 0;
+    int fd = place.name[0] == '\0'
+                 ? place.fd
+                 : sys_openat(place.fd, place.name,
+                              K_O_PATH | K_O_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    result = mount_new(fd, type, flags, options);
+    (void)sys_close(fd);
+    return result;
 }
 
-int mount_data_bind(const struct root *root, const struct root_step *step) {
+/* In a user namespace the kernel grants a new proc only while one that hides nothing is visible:
+   the host's, until pivot_root. */
+int mount_proc(struct root *root, const struct root_step *step) {
+    return mount_new_on_target(root, step->target, "proc", K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC,
+                               NULL);
+}
+
+int mount_data_bind(struct root *root, const struct root_step *step) {
+    const struct mount_source source = {root->data_fd, step->source, true};
     if (root->data_fd < 0) {
         return -K_ENODEV;
     }
@@ -128,53 +186,77 @@ int mount_data_bind(const struct root *root, const struct root_step *step) {
     if (result < 0) {
         return result;
     }
-    int source = sys_openat(root->data_fd, step->source,
-                            K_O_PATH | K_O_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
-    return source < 0 ? source : mount_source(root, source, step);
+    int tree = mount_copy(&source);
+    /* A copy has the flags of the data tmpfs already. */
+    unsigned more = mount_attributes(step->flags & (CPRG_BIND_READ_ONLY | CPRG_BIND_NOEXEC));
+    more = tree >= 0 ? more & ~(K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NODEV) : more;
+    result = mount_on_target(root, &source, tree, step->target, more);
+    if (tree >= 0) {
+        (void)sys_close(tree);
+    }
+    return result;
 }
 
 /*** Masks ***/
 
-static int mount_mask_file(struct root *root, int target) {
-    if (root->null_fd < 0) {
-        root->null_fd = sys_openat(K_AT_FDCWD, "/dev/null", K_O_PATH | K_O_CLOEXEC, 0);
+/* Hides `place` behind a copy of an earlier mask's mount, which is complete with its attributes. */
+static int mount_mask_again(int earlier, const struct root_place *place, unsigned attributes) {
+    const struct mount_source source = {earlier, "", false};
+    int tree = mount_copy(&source);
+    int result = mount_attach(&source, tree, place, tree >= 0 ? 0 : attributes);
+    if (tree >= 0) {
+        (void)sys_close(tree);
     }
-    if (root->null_fd < 0) {
-        return root->null_fd;
-    }
-    return mount_attach(root->null_fd, target,
-                        K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NOEXEC);
+    return result;
 }
 
-/* All masked directories share one empty tmpfs: each superblock costs time and memory. */
-static int mount_mask_directory(struct root *root, int target, const char *path) {
-    const unsigned flags = K_MS_RDONLY | K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC;
-    if (root->mask_fd >= 0) {
-        return mount_attach(root->mask_fd, target, 0);
+static int mount_mask_file(struct root *root, const struct root_place *place, const char *path) {
+    const unsigned attributes = K_MOUNT_ATTR_RDONLY | K_MOUNT_ATTR_NOSUID | K_MOUNT_ATTR_NOEXEC;
+    const struct mount_source null = {K_AT_FDCWD, "/dev/null", false};
+    if (root->mask_file_fd >= 0) {
+        return mount_mask_again(root->mask_file_fd, place, attributes);
     }
-    int result = mount_new(target, "tmpfs", flags, "size=4k,nr_inodes=2,mode=0555");
+    int tree = mount_copy(&null);
+    int result = mount_attach(&null, tree, place, attributes);
+    if (tree >= 0) {
+        (void)sys_close(tree);
+    }
     if (result < 0) {
         return result;
     }
-    root->mask_fd = root_open(root, path, K_O_PATH | K_O_DIRECTORY);
-    return root->mask_fd < 0 ? root->mask_fd : 0;
+    root->mask_file_fd = root_open(root, path, K_O_PATH);
+    return root->mask_file_fd < 0 ? root->mask_file_fd : 0;
+}
+
+/* All masked directories share one empty tmpfs: each superblock costs time and memory. */
+static int mount_mask_directory(struct root *root, const struct root_place *place,
+                                const char *path) {
+    const unsigned flags = K_MS_RDONLY | K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC;
+    if (root->mask_directory_fd >= 0) {
+        return mount_mask_again(root->mask_directory_fd, place, flags);
+    }
+    int result = mount_new(place->fd, "tmpfs", flags, "size=4k,nr_inodes=2,mode=0555");
+    if (result < 0) {
+        return result;
+    }
+    root->mask_directory_fd = root_open(root, path, K_O_PATH | K_O_DIRECTORY);
+    return root->mask_directory_fd < 0 ? root->mask_directory_fd : 0;
 }
 
 int mount_mask(struct root *root, const struct root_step *step) {
-    struct kernel_statx status;
-    int target = root_open(root, step->target, K_O_PATH);
-    if (target == -K_ENOENT || target == -K_ENOTDIR) {
+    bool directory;
+    struct root_place place = {root_open(root, step->target, K_O_PATH), ""};
+    if (place.fd == -K_ENOENT || place.fd == -K_ENOTDIR) {
         return 0;
     }
-    if (target < 0) {
-        return target;
+    if (place.fd < 0) {
+        return place.fd;
     }
-    int result = sys_fstat(target, &status);
+    int result = mount_is_directory(place.fd, "", &directory);
     if (result >= 0) {
-        bool directory = (status.mode & K_S_IFMT) == K_S_IFDIR;
-        result = directory ? mount_mask_directory(root, target, step->target)
-                           : mount_mask_file(root, target);
+        result = directory ? mount_mask_directory(root, &place, step->target)
+                           : mount_mask_file(root, &place, step->target);
     }
-    (void)sys_close(target);
+    (void)sys_close(place.fd);
     return result;
 }

@@ -4,12 +4,11 @@
 
 #include "root.h"
 
-int mount_bind(const struct root *root, const struct root_step *step);
-int mount_proc(const struct root *root, const struct root_step *step);
+int mount_bind(struct root *root, const struct root_step *step);
+int mount_proc(struct root *root, const struct root_step *step);
 int mount_mask(struct root *root, const struct root_step *step);
-int mount_data(struct root *root, const struct root_step *step);
-int mount_data_bind(const struct root *root, const struct root_step *step);
-int mount_read_only(const struct root *root, const struct root_step *step);
+int mount_data_bind(struct root *root, const struct root_step *step);
+int mount_read_only(struct root *root, const struct root_step *step);
 
 /* mount-legacy.c: kernels before 5.12. Binds source on target, both O_PATH, then gives each mount
    of that tree the MS_* bits of `flags` on top of its own. Needs the host's /proc. */

@@ -3,7 +3,7 @@
  *   1. the namespaces besides user and pid: now, because init is in its cgroups only now, and off
  *      the server's thread, because a network namespace costs time
  *   2. no mount event leads in or out
- *   3. the root tmpfs
+ *   3. the data tmpfs and the root tmpfs
  *   4. the steps of the plan, in their order
  *   5. pivot_root; the host's mounts are gone from here on
  *   6. the root read-only
@@ -33,8 +33,8 @@ static bool plan_read_step(const struct plan *plan, uint32_t index, struct root_
     const struct cprg_plan_step *step = &plan->steps[index];
     *out = (struct root_step){step->flags, step->mode, NULL, step->source_length, NULL};
     out->target = message_path_text(&plan->message, step->target);
-    if (!plan_is_absolute(out->target) || (step->mode & ~PLAN_MODES) != 0 ||
-        (step->flags & ~PLAN_BIND_FLAGS) != 0) {
+    bool placed = step->op == CPRG_OP_DATA || plan_is_absolute(out->target);
+    if (!placed || (step->mode & ~PLAN_MODES) != 0 || (step->flags & ~PLAN_BIND_FLAGS) != 0) {
         return false;
     }
     switch ((enum cprg_op)step->op) {
@@ -119,7 +119,7 @@ static int plan_run_step(struct root *root, uint32_t op, const struct root_step 
     case CPRG_OP_MASK:
         return mount_mask(root, step);
     case CPRG_OP_DATA:
-        return mount_data(root, step);
+        return 0; /* plan_data() */
     case CPRG_OP_DATA_BIND:
         return mount_data_bind(root, step);
     case CPRG_OP_READ_ONLY:
@@ -159,18 +159,6 @@ static struct step_result plan_pivot(const struct root *root) {
     return step_of(CPRG_STEP_PIVOT, 3, sys_chdir("/"));
 }
 
-/* The binds keep the data tmpfs alive; its own mount point would show all of them side by side. */
-static struct step_result plan_hide_data(const struct root *root) {
-    if (root->data_target == NULL) {
-        return STEP_OK;
-    }
-    int result = sys_umount2(root->data_target, K_MNT_DETACH | K_UMOUNT_NOFOLLOW);
-    if (result >= 0) {
-        result = sys_unlinkat(K_AT_FDCWD, root->data_target, K_AT_REMOVEDIR);
-    }
-    return step_of(CPRG_STEP_PIVOT, 4, result);
-}
-
 static struct step_result plan_read_only(const struct root *root) {
     const struct kernel_mount_attr attr = {.set = K_MOUNT_ATTR_RDONLY};
     int result = sys_mount_setattr(root->fd, 0, &attr);
@@ -188,27 +176,54 @@ static struct step_result plan_hostname(const struct plan *plan) {
     return step_of(CPRG_STEP_HOSTNAME, 0, sys_sethostname(plan->hostname, strlen(plan->hostname)));
 }
 
-static struct step_result plan_root(const struct plan *plan, struct root *root) {
-    int result =
-        sys_mount("tmpfs", plan->scratch, "tmpfs", K_MS_NOSUID | K_MS_NODEV, plan->root_options);
+static int plan_mount_scratch(const struct plan *plan, const char *options, int *fd) {
+    int result = sys_mount("tmpfs", plan->scratch, "tmpfs", K_MS_NOSUID | K_MS_NODEV, options);
     if (result >= 0) {
-        root->fd = sys_openat(K_AT_FDCWD, plan->scratch, K_O_PATH | K_O_DIRECTORY | K_O_CLOEXEC, 0);
-        result = root->fd;
+        *fd = sys_openat(K_AT_FDCWD, plan->scratch, K_O_PATH | K_O_DIRECTORY | K_O_CLOEXEC, 0);
+        result = *fd;
     }
-    return step_of(CPRG_STEP_ROOT_TMPFS, 0, result);
+    return result;
 }
 
-static void plan_close(const struct root *root) {
-    const int fds[] = {root->fd, root->null_fd, root->mask_fd, root->data_fd};
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
-        if (fds[i] >= 0) {
-            (void)sys_close(fds[i]);
+/*
+ * The data tmpfs lies below the root tmpfs, on the same host directory: the plan binds parts of it,
+ * pivot_root leaves it behind with the host's mounts, and one unmount takes all of them away. Each
+ * unmount makes the kernel wait for every CPU (RCU), so a second one would be felt.
+ */
+static struct step_result plan_data(const struct plan *plan, struct root *root) {
+    for (uint32_t i = 0; i < plan->head->step_count; i++) {
+        struct root_step step;
+        if (plan->steps[i].op != CPRG_OP_DATA) {
+            continue;
+        }
+        int result = -K_EEXIST; /* one data tmpfs, so that one cap covers all */
+        if (root->data_fd < 0) {
+            result = plan_read_step(plan, i, &step)
+                         ? plan_mount_scratch(plan, step.source, &root->data_fd)
+                         : -K_EINVAL;
+        }
+        if (result < 0) {
+            return step_of(CPRG_STEP_MOUNT, (int32_t)i, result);
         }
     }
+    return STEP_OK;
+}
+
+static struct step_result plan_root(const struct plan *plan, struct root *root) {
+    struct step_result result = plan_data(plan, root);
+    if (result.err != 0) {
+        return result;
+    }
+    return step_of(CPRG_STEP_ROOT_TMPFS, 0,
+                   plan_mount_scratch(plan, plan->root_options, &root->fd));
 }
 
 struct step_result plan_build(const struct plan *plan) {
-    struct root root = {.fd = -1, .null_fd = -1, .mask_fd = -1, .data_fd = -1};
+    static struct root root; /* with a path in it, too large for a stack frame */
+    root.mask_file_fd = -1;
+    root.mask_directory_fd = -1;
+    root.data_fd = -1;
+    root.parent_fd = -1;
     /* With one mapped id, init's own is the program's, under another name inside. */
     root.program_owner = plan->head->id_map == CPRG_MAP_SELF ? 0 : plan->head->id_program;
 
@@ -229,14 +244,10 @@ struct step_result plan_build(const struct plan *plan) {
         result = plan_pivot(&root);
     }
     if (result.err == 0) {
-        result = plan_hide_data(&root);
-    }
-    if (result.err == 0) {
         result = plan_read_only(&root);
     }
     if (result.err == 0) {
         result = plan_hostname(plan);
     }
-    plan_close(&root);
     return result;
 }

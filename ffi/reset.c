@@ -53,14 +53,17 @@ struct step_result reset_identity(const char *own_uid, const char *own_gid) {
 
 /*** The rest, in the order of its index in a failure ***/
 
-/* Everything stays blocked in init, which reads SIGCHLD from a descriptor; a disposition of
-   "ignore" would outlive every execve that follows. */
-static int reset_signals(void) {
+/* A disposition of "ignore" would outlive every execve that follows. */
+void reset_dispositions(void) {
     static const struct kernel_sigaction by_default = {0, 0, 0, 0};
-    const uint64_t all = ~(uint64_t)0;
     for (int signal = 1; signal <= K_SIGNAL_COUNT; signal++) {
         (void)sys_sigaction(signal, &by_default); /* EINVAL for SIGKILL and SIGSTOP */
     }
+}
+
+/* Everything stays blocked in init, which reads SIGCHLD from a descriptor. */
+static int reset_signal_mask(void) {
+    const uint64_t all = ~(uint64_t)0;
     return sys_sigprocmask(K_SIG_SETMASK, &all, NULL);
 }
 
@@ -88,7 +91,7 @@ struct step_result reset_inherited(void) {
     /* 50 microseconds is the kernel's default; 0 would mean "as inherited". */
     const unsigned long timer_slack_ns = 50000;
     int results[7];
-    results[0] = reset_signals();
+    results[0] = reset_signal_mask();
     (void)sys_umask(022);
     results[1] = reset_priority();
     results[2] = reset_affinity();

@@ -9,14 +9,22 @@
 
 /*** Resolving ***/
 
-int root_open(const struct root *root, const char *target, int flags) {
+static int root_resolve(const struct root *root, const char *target, int flags) {
     return beneath_open(root->fd, target, flags, 0, K_RESOLVE_IN_ROOT | K_RESOLVE_NO_MAGICLINKS);
 }
 
-void root_close(const struct root *root, int fd) {
-    if (fd >= 0 && fd != root->fd) {
-        (void)sys_close(fd);
+/* A mount may come to lie over the remembered directory: whoever mounts without root_parent()
+   forgets it. */
+static void root_forget_parent(struct root *root) {
+    if (root->parent_fd >= 0) {
+        (void)sys_close(root->parent_fd);
+        root->parent_fd = -1;
     }
+}
+
+int root_open(struct root *root, const char *target, int flags) {
+    root_forget_parent(root);
+    return root_resolve(root, target, flags);
 }
 
 /* Opens the directory `path`, making what is missing on the way. Each prefix is resolved anew from
@@ -31,15 +39,14 @@ static int root_make_parents(const struct root *root, char *path) {
         }
         char after = *end;
         *end = '\0';
-        int next = root_open(root, path, ROOT_DIRECTORY);
-        if (next == -K_ENOENT) {
-            next = sys_mkdirat(at, name, 0755);
-            if (next >= 0 || next == -K_EEXIST) {
-                next = root_open(root, path, ROOT_DIRECTORY);
-            }
+        int next = sys_mkdirat(at, name, 0755);
+        if (next >= 0 || next == -K_EEXIST) {
+            next = root_resolve(root, path, ROOT_DIRECTORY);
         }
         *end = after;
-        root_close(root, at);
+        if (at != root->fd) {
+            (void)sys_close(at);
+        }
         if (next < 0 || after == '\0') {
             return next;
         }
@@ -48,42 +55,51 @@ static int root_make_parents(const struct root *root, char *path) {
     }
 }
 
-int root_parent(const struct root *root, const char *target, const char **name) {
-    char path[CPRG_PATH_MAX];
+int root_parent(struct root *root, const char *target, const char **name) {
     *name = path_name(target);
     size_t length = (size_t)(*name - target) - 1; /* without the slash before the name */
+    if (root->parent_fd >= 0 && length > 0 && strlen(root->parent_path) == length &&
+        memcmp(root->parent_path, target, length) == 0) {
+        return root->parent_fd;
+    }
+    root_forget_parent(root);
     if (length == 0) {
         return root->fd;
     }
-    memcpy(path, target, length);
-    path[length] = '\0';
-    int fd = root_open(root, path, ROOT_DIRECTORY);
-    return fd == -K_ENOENT ? root_make_parents(root, path) : fd;
+    memcpy(root->parent_path, target, length);
+    root->parent_path[length] = '\0';
+    root->parent_fd = root_resolve(root, root->parent_path, ROOT_DIRECTORY);
+    if (root->parent_fd == -K_ENOENT) {
+        root->parent_fd = root_make_parents(root, root->parent_path);
+    }
+    return root->parent_fd;
 }
 
 /*** Making ***/
 
-int root_mount_point(const struct root *root, const char *target, bool directory, uint32_t mode) {
-    const char *name;
-    int parent = root_parent(root, target, &name);
-    int fd;
+int root_place(struct root *root, const char *target, bool directory, struct root_place *place) {
+    int parent = root_parent(root, target, &place->name);
     if (parent < 0) {
         return parent;
     }
-    if (directory) {
-        fd = sys_mkdirat(parent, name, mode);
-        if (fd >= 0) {
-            fd = sys_openat(parent, name, ROOT_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
-        }
-    } else {
-        fd = sys_openat(parent, name,
-                        K_O_RDONLY | K_O_CREAT | K_O_EXCL | K_O_NOFOLLOW | K_O_CLOEXEC, mode);
+    place->fd = parent;
+    int result = directory ? sys_mkdirat(parent, place->name, 0755)
+                           : sys_mknodat(parent, place->name, K_S_IFREG | 0644);
+    if (result != -K_EEXIST) {
+        return result;
     }
-    root_close(root, parent);
-    return fd == -K_EEXIST ? root_open(root, target, K_O_PATH) : fd;
+    place->name = "";
+    place->fd = root_open(root, target, K_O_PATH);
+    return place->fd < 0 ? place->fd : 0;
 }
 
-int root_make_directory(const struct root *root, const struct root_step *step) {
+void root_place_close(const struct root_place *place) {
+    if (place->name[0] == '\0') {
+        (void)sys_close(place->fd);
+    }
+}
+
+int root_make_directory(struct root *root, const struct root_step *step) {
     const char *name;
     int parent = root_parent(root, step->target, &name);
     if (parent < 0) {
@@ -93,10 +109,12 @@ int root_make_directory(const struct root *root, const struct root_step *step) {
     if (result == -K_EEXIST) { /* made as the parent of an earlier target */
         int fd =
             sys_openat(parent, name, K_O_RDONLY | K_O_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
-        result = fd < 0 ? fd : sys_fchmod(fd, step->mode);
-        root_close(root, fd);
+        if (fd < 0) {
+            return fd;
+        }
+        result = sys_fchmod(fd, step->mode);
+        (void)sys_close(fd);
     }
-    root_close(root, parent);
     return result;
 }
 
@@ -114,7 +132,7 @@ static int root_write(int fd, const char *bytes, size_t length) {
     return 0;
 }
 
-int root_make_file(const struct root *root, const struct root_step *step) {
+int root_make_file(struct root *root, const struct root_step *step) {
     const char *name;
     int parent = root_parent(root, step->target, &name);
     if (parent < 0) {
@@ -122,19 +140,16 @@ int root_make_file(const struct root *root, const struct root_step *step) {
     }
     int fd = sys_openat(parent, name,
                         K_O_WRONLY | K_O_CREAT | K_O_EXCL | K_O_NOFOLLOW | K_O_CLOEXEC, step->mode);
-    int result = fd < 0 ? fd : root_write(fd, step->source, step->source_length);
-    root_close(root, fd);
-    root_close(root, parent);
+    if (fd < 0) {
+        return fd;
+    }
+    int result = root_write(fd, step->source, step->source_length);
+    (void)sys_close(fd);
     return result;
 }
 
-int root_make_link(const struct root *root, const struct root_step *step) {
+int root_make_link(struct root *root, const struct root_step *step) {
     const char *name;
     int parent = root_parent(root, step->target, &name);
-    if (parent < 0) {
-        return parent;
-    }
-    int result = sys_symlinkat(step->source, parent, name);
-    root_close(root, parent);
-    return result;
+    return parent < 0 ? parent : sys_symlinkat(step->source, parent, name);
 }

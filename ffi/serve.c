@@ -5,28 +5,42 @@
  * if the child got as far as execve, which it notes in a page that it shares with init, so that a
  * child killed earlier is not taken for a program. What a child reports itself (a failed exec, a
  * finished transfer) is kept until it is reaped: when the server hears of an end, the id is free.
+ *
+ * An exec is cloned with init's memory (CLONE_VM), like init out of the server: fork(2) copies page
+ * tables and then faults on each page, which here costs as much as execve itself. What the child
+ * uses is its own exec_start, busy until the pipe ends: by then it has other memory or none. Two
+ * kinds of child are forked instead: transfers, which keep running this program, and an exec while
+ * SERVE_SHARED others are starting, so that none has to wait.
  */
 #include "serve.h"
 
-#include "exec.h"
 #include "report.h"
 #include "request.h"
+#include "sys-clone.h"
+#include "text.h"
 #include "transfer.h"
 
+#define SERVE_SHARED 4u
+
 struct served {
+    struct exec_start *busy; /* memory that the child still shares, or NULL */
+    struct cprg_report outcome;
     int32_t pid; /* 0: the entry is free */
     uint32_t id;
     int status_fd; /* read end, -1 when it has ended */
     bool transfer;
     bool started;
     bool has_outcome;
-    struct cprg_report outcome;
 };
 
 /* init's own state, zero at start: one process, one thread. */
 static struct served serve_table[CPRG_EXECS_MAX];
 static volatile uint8_t *serve_reached; /* [CPRG_EXECS_MAX], shared with the children */
-static struct serve_identity serve_who;
+static struct exec_start serve_starts[SERVE_SHARED + 1]; /* the last one never is shared */
+static bool serve_start_busy[SERVE_SHARED];
+static uint32_t serve_id_program;
+static bool serve_map_self;
+static int32_t serve_oom_score; /* what init has been raised to */
 
 /*** Reports ***/
 
@@ -51,12 +65,21 @@ static void serve_started(struct served *entry) {
 
 /*** Starting ***/
 
-int serve_start(struct serve_identity identity) {
+int serve_start(uint32_t id_program, bool map_self) {
     long page =
         sys_mmap(CPRG_EXECS_MAX, K_PROT_READ | K_PROT_WRITE, K_MAP_SHARED | K_MAP_ANONYMOUS);
-    serve_who = identity;
+    serve_id_program = id_program;
+    serve_map_self = map_self;
     serve_reached = (volatile uint8_t *)(uintptr_t)page;
     return page < 0 ? (int)page : 0;
+}
+
+struct exec_start *serve_buffer(void) {
+    uint32_t i = 0;
+    while (i < SERVE_SHARED && serve_start_busy[i]) {
+        i++;
+    }
+    return &serve_starts[i];
 }
 
 static struct served *serve_find(uint32_t id) {
@@ -77,66 +100,121 @@ static struct served *serve_free_entry(void) {
     return NULL;
 }
 
-_Noreturn static void serve_child(const struct request *request, uint32_t slot, int status_fd) {
-    const struct exec_context context = {serve_who.id_program, serve_who.map_self, status_fd,
-                                         &serve_reached[slot]};
-    if (request->head->type == CPRG_REQUEST_EXEC) {
-        exec_child(request, &context);
+/*
+ * proc_pid_oom_score_adj(5): raising is free, lowering would need a right on the host. The kernel
+ * gives processes that share memory one value (fs/proc/base.c, __set_oom_adj), so a child could not
+ * have another than init; init is raised, and all that follows starts there. Among processes of
+ * equal value the larger is killed, and none is smaller than init.
+ */
+static int serve_raise_oom_score(int32_t wanted) {
+    char text[24] = "";
+    const char *end;
+    if (wanted <= serve_oom_score) {
+        return 0;
     }
-    transfer_child(request, &context);
+    int fd = sys_openat(K_AT_FDCWD, "/proc/self/oom_score_adj", K_O_RDWR | K_O_CLOEXEC, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    long result = sys_read(fd, text, sizeof text - 1);
+    if (result > 0 && text_read_number(text, &end) < (uint64_t)wanted) { /* "-5" reads as 0 */
+        size_t length = text_append_number(text, sizeof text, 0, (uint64_t)wanted);
+        result = sys_write(fd, text, length);
+    }
+    (void)sys_close(fd);
+    if (result < 0) {
+        return (int)result;
+    }
+    serve_oom_score = wanted;
+    return 0;
 }
 
-static int serve_fork(const struct request *request, struct served *entry) {
+_Noreturn static void serve_shared_child(void *start) {
+    exec_child(start);
+}
+
+static int serve_clone_shared(struct exec_start *start) {
+    const long arguments[5] = {K_CLONE_VM | K_SIGCHLD, SYS_P(start->stack + sizeof start->stack), 0,
+                               0, 0};
+    return (int)sys_clone_call(NR_clone, arguments, serve_shared_child, start);
+}
+
+static int serve_fork(const struct exec_start *start, bool transfer) {
+    int pid = sys_fork();
+    if (pid != 0) {
+        return pid;
+    }
+    if (transfer) {
+        transfer_child(start);
+    }
+    /* The copy of the same memory in this process is its own. */
+    exec_child(&serve_starts[start - serve_starts]);
+}
+
+static int serve_child(struct exec_start *start, struct served *entry) {
     uint32_t slot = (uint32_t)(entry - serve_table);
-    int status[2];
+    uint32_t place = (uint32_t)(start - serve_starts);
+    bool transfer = start->request.head->type != CPRG_REQUEST_EXEC;
+    bool shared = !transfer && place < SERVE_SHARED;
+    int status[2] = {-1, -1};
     int result = sys_pipe2(status, K_O_CLOEXEC);
     if (result < 0) {
         return result;
     }
     serve_reached[slot] = 0;
-    int pid = sys_fork();
-    if (pid == 0) {
-        serve_child(request, slot, status[1]);
-    }
+    start->context =
+        (struct exec_context){serve_id_program, serve_map_self, status[1], &serve_reached[slot]};
+    int pid = shared ? serve_clone_shared(start) : serve_fork(start, transfer);
     (void)sys_close(status[1]);
     if (pid < 0) {
         (void)sys_close(status[0]);
         return pid;
     }
     *entry = (struct served){.pid = pid,
-                             .id = request->head->id,
+                             .id = start->request.head->id,
                              .status_fd = status[0],
-                             .transfer = request->head->type != CPRG_REQUEST_EXEC};
+                             .busy = shared ? start : NULL,
+                             .transfer = transfer};
+    if (shared) {
+        serve_start_busy[place] = true;
+    }
     return 0;
 }
 
-static void serve_run(const struct request *request) {
+static void serve_run(struct exec_start *start) {
+    uint32_t id = start->request.head->id;
     struct served *entry = serve_free_entry();
-    if (serve_find(request->head->id) != NULL) {
-        serve_refuse(request->head->id, CPRG_STEP_REQUEST, K_EEXIST);
+    if (serve_find(id) != NULL) {
+        serve_refuse(id, CPRG_STEP_REQUEST, K_EEXIST);
         return;
     }
-    int result = entry == NULL ? -K_EAGAIN : serve_fork(request, entry);
+    int result = serve_raise_oom_score(start->request.head->oom_score_adj);
     if (result < 0) {
-        serve_refuse(request->head->id, CPRG_STEP_FORK, result);
+        serve_refuse(id, CPRG_STEP_SESSION, result);
+        return;
+    }
+    result = entry == NULL ? -K_EAGAIN : serve_child(start, entry);
+    if (result < 0) {
+        serve_refuse(id, CPRG_STEP_FORK, result);
     }
 }
 
-void serve_message(const unsigned char *bytes, uint32_t length,
-                   const struct channel_message *received) {
-    struct request request;
-    int result = request_check(&request, bytes, length, received);
+void serve_message(struct exec_start *start, uint32_t length) {
+    struct request *request = &start->request;
+    /* The child may be done with `start` before this function is, but nobody else uses it. */
+    const struct channel_message received = start->received;
+    int result = request_check(request, start->message, length, &start->received);
     if (result < 0) {
-        serve_refuse(request.head == NULL ? 0 : request.head->id, CPRG_STEP_REQUEST, result);
-    } else if (request.head->type == CPRG_REQUEST_SIGNAL) {
-        const struct served *entry = serve_find(request.head->id);
+        serve_refuse(request->head == NULL ? 0 : request->head->id, CPRG_STEP_REQUEST, result);
+    } else if (request->head->type == CPRG_REQUEST_SIGNAL) {
+        const struct served *entry = serve_find(request->head->id);
         if (entry != NULL) { /* it may have ended meanwhile: no error */
-            (void)sys_kill(entry->pid, request.head->value);
+            (void)sys_kill(entry->pid, request->head->value);
         }
     } else {
-        serve_run(&request);
+        serve_run(start);
     }
-    channel_close_fds(received);
+    channel_close_fds(&received);
 }
 
 /*** Status pipes ***/
@@ -154,7 +232,7 @@ uint32_t serve_poll(struct kernel_pollfd *fds) {
 /* Reads one record or the end. Only called when there is one of them, so it never blocks: either
    poll said so, or the only writer is dead. */
 static void serve_read_status(struct served *entry) {
-    struct cprg_report record;
+    struct cprg_report record = {0};
     long count = sys_read(entry->status_fd, &record, sizeof record);
     if (count == -K_EINTR) {
         return;
@@ -170,6 +248,10 @@ static void serve_read_status(struct served *entry) {
     }
     (void)sys_close(entry->status_fd);
     entry->status_fd = -1;
+    if (entry->busy != NULL) {
+        serve_start_busy[entry->busy - serve_starts] = false;
+        entry->busy = NULL;
+    }
     if (!entry->transfer && !entry->has_outcome && serve_reached[entry - serve_table] != 0) {
         serve_started(entry);
     }
@@ -222,7 +304,7 @@ static void serve_ended(struct served *entry, int status, const struct kernel_ru
 
 void serve_reap(void) {
     for (;;) {
-        struct kernel_rusage usage;
+        struct kernel_rusage usage = {0};
         int status = 0;
         int pid = sys_wait4(-1, &status, K_WNOHANG | K_WALL, &usage);
         if (pid == -K_EINTR) {

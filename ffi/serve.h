@@ -5,20 +5,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "channel.h"
+#include "exec.h"
 #include "sys.h"
 
-struct serve_identity {
-    uint32_t id_program;
-    bool map_self;
-};
-
 /* Before the first request. 0 or -errno. */
-int serve_start(struct serve_identity identity);
-/* One message: starts a child, or signals one; every failure is a report. Closes the message's
-   descriptors. */
-void serve_message(const unsigned char *bytes, uint32_t length,
-                   const struct channel_message *received);
+int serve_start(uint32_t id_program, bool map_self);
+/* Where the next message is to be received: message and received. */
+struct exec_start *serve_buffer(void);
+/* What was received there: starts a child, or signals one; every failure is a report. Closes the
+   message's descriptors. */
+void serve_message(struct exec_start *start, uint32_t length);
 /* Appends the status pipes to wait for: how many. `fds` has room for CPRG_EXECS_MAX. */
 uint32_t serve_poll(struct kernel_pollfd *fds);
 /* After poll: `fds` and `count` as serve_poll() left them. */

@@ -11,7 +11,7 @@
 #include "child.h"
 #include "cprg.h"
 #include "report.h"
-#include "sys.h"
+#include "sys-clone.h"
 #include "text.h"
 
 /* A multiple of every page size of both machines. */
@@ -24,54 +24,11 @@ struct spawn_arena {
     struct child_start start;
 };
 
-/*** The instruction ***/
+/*** The clone ***/
 
-/* A system call that returns twice, the second time on another stack: there `entry` is called. */
-#if defined(__x86_64__)
-static long spawn_call(long number, const long arguments[5], const struct child_start *start) {
-    register long r10 __asm__("r10") = arguments[3];
-    register long r8 __asm__("r8") = arguments[4];
-    register void (*entry)(const struct child_start *) __asm__("r12") = child_main;
-    register const struct child_start *given __asm__("r13") = start;
-    long result;
-    __asm__ volatile("syscall\n\t"
-                     "test %%rax, %%rax\n\t"
-                     "jnz 1f\n\t"
-                     "xor %%ebp, %%ebp\n\t"
-                     "mov %%r13, %%rdi\n\t"
-                     "call *%%r12\n\t"
-                     "hlt\n"
-                     "1:"
-                     : "=a"(result)
-                     : "a"(number), "D"(arguments[0]), "S"(arguments[1]), "d"(arguments[2]),
-                       "r"(r10), "r"(r8), "r"(entry), "r"(given)
-                     : "rcx", "r11", "memory", "cc");
-    return result;
+_Noreturn static void spawn_child(void *start) {
+    child_main(start);
 }
-#else
-static long spawn_call(long number, const long arguments[5], const struct child_start *start) {
-    register long x8 __asm__("x8") = number;
-    register long x0 __asm__("x0") = arguments[0];
-    register long x1 __asm__("x1") = arguments[1];
-    register long x2 __asm__("x2") = arguments[2];
-    register long x3 __asm__("x3") = arguments[3];
-    register long x4 __asm__("x4") = arguments[4];
-    register void (*entry)(const struct child_start *) __asm__("x19") = child_main;
-    register const struct child_start *given __asm__("x20") = start;
-    __asm__ volatile("svc #0\n\t"
-                     "cbnz x0, 1f\n\t"
-                     "mov x29, xzr\n\t"
-                     "mov x30, xzr\n\t"
-                     "mov x0, x20\n\t"
-                     "blr x19\n\t"
-                     "brk #1\n"
-                     "1:"
-                     : "+r"(x0)
-                     : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(entry), "r"(given)
-                     : "memory", "cc");
-    return x0;
-}
-#endif
 
 /* clone3(2) is Linux 5.3; container filters answer ENOSYS, then clone(2) does all but
    CLONE_INTO_CGROUP. */
@@ -94,12 +51,12 @@ static long spawn_clone(struct spawn_arena *arena, int32_t *pidfd) {
         size = sizeof args;
     }
     const long arguments[5] = {SYS_P(&args), (long)size, 0, 0, 0};
-    long pid = spawn_call(NR_clone3, arguments, &arena->start);
+    long pid = sys_clone_call(NR_clone3, arguments, spawn_child, &arena->start);
     if (pid == -K_ENOSYS && request->cgroup_dir_fd < 0) {
         /* The pidfd is stored where CLONE_PARENT_SETTID would store a tid: clone(2). */
         const long old[5] = {(long)args.flags, SYS_P(arena->stack + sizeof arena->stack),
                              SYS_P(pidfd), 0, 0};
-        pid = spawn_call(NR_clone, old, &arena->start);
+        pid = sys_clone_call(NR_clone, old, spawn_child, &arena->start);
     }
     return pid;
 }

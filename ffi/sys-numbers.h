@@ -56,6 +56,7 @@
     X(ioprio_set, 251, 30)                                                                         \
     X(openat, 257, 56)                                                                             \
     X(mkdirat, 258, 34)                                                                            \
+    X(mknodat, 259, 33)                                                                            \
     X(fchownat, 260, 54)                                                                           \
     X(unlinkat, 263, 35)                                                                           \
     X(symlinkat, 266, 36)                                                                          \

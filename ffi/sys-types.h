@@ -243,10 +243,16 @@ struct kernel_sigaction {
 
 /*** Identity ***/
 
+#define K_CAP_CHOWN            0
+#define K_CAP_DAC_OVERRIDE     1
+#define K_CAP_FOWNER           3
 #define K_CAP_KILL             5
 #define K_CAP_SETGID           6
 #define K_CAP_SETUID           7
 #define K_CAP_SETPCAP          8
+#define K_CAP_SYS_ADMIN        21
+#define K_CAP_SYS_RESOURCE     24
+#define K_CAP_SETFCAP          31
 #define K_CAPABILITY_VERSION_3 0x20080522u
 
 struct kernel_cap_header {
@@ -259,16 +265,13 @@ struct kernel_cap_sets { /* [0] capabilities 0 to 31, [1] 32 to 63 */
     uint32_t inheritable;
 };
 
-#define K_PR_SET_DUMPABLE          4
-#define K_PR_CAPBSET_READ          23
-#define K_PR_CAPBSET_DROP          24
-#define K_PR_SET_TIMERSLACK        29
-#define K_PR_SET_NO_NEW_PRIVS      38
-#define K_PR_GET_NO_NEW_PRIVS      39
-#define K_PR_CAP_AMBIENT           47
-#define K_PR_CAP_AMBIENT_IS_SET    1
-#define K_PR_CAP_AMBIENT_RAISE     2
-#define K_PR_CAP_AMBIENT_CLEAR_ALL 4
+#define K_PR_SET_DUMPABLE      4
+#define K_PR_SET_NAME          15
+#define K_PR_CAPBSET_DROP      24
+#define K_PR_SET_TIMERSLACK    29
+#define K_PR_SET_NO_NEW_PRIVS  38
+#define K_PR_CAP_AMBIENT       47
+#define K_PR_CAP_AMBIENT_RAISE 2
 
 #define K_KEYCTL_JOIN_SESSION_KEYRING 1
 #define K_IOPRIO_WHO_PROCESS          1

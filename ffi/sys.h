@@ -119,6 +119,9 @@ static inline int sys_openat2(int dir, const char *path, const struct kernel_ope
 static inline int sys_mkdirat(int dir, const char *path, unsigned mode) {
     return (int)SYS3(mkdirat, dir, SYS_P(path), mode);
 }
+static inline int sys_mknodat(int dir, const char *path, unsigned mode) {
+    return (int)SYS4(mknodat, dir, SYS_P(path), mode, 0);
+}
 static inline int sys_symlinkat(const char *content, int dir, const char *path) {
     return (int)SYS3(symlinkat, SYS_P(content), dir, SYS_P(path));
 }
@@ -178,9 +181,9 @@ static inline int sys_pivot_root(const char *new_root, const char *put_old) {
 static inline int sys_open_tree(int dir, const char *path, unsigned flags) {
     return (int)SYS3(open_tree, dir, SYS_P(path), flags);
 }
-static inline int sys_move_mount(int from, int to) {
-    return (int)SYS5(move_mount, from, SYS_P(""), to, SYS_P(""),
-                     K_MOVE_MOUNT_F_EMPTY_PATH | K_MOVE_MOUNT_T_EMPTY_PATH);
+static inline int sys_move_mount(int from, int dir, const char *path, unsigned flags) {
+    return (int)SYS5(move_mount, from, SYS_P(""), dir, SYS_P(path),
+                     flags | K_MOVE_MOUNT_F_EMPTY_PATH);
 }
 static inline int sys_mount_setattr(int fd, unsigned flags, const struct kernel_mount_attr *attr) {
     return (int)SYS5(mount_setattr, fd, SYS_P(""), flags | K_AT_EMPTY_PATH, SYS_P(attr),

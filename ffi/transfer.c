@@ -18,11 +18,11 @@ static void transfer_allow_sigterm(void) {
     (void)sys_sigprocmask(K_SIG_SETMASK, &mask, NULL);
 }
 
-_Noreturn void transfer_child(const struct request *request, const struct exec_context *context) {
-    struct step_result prepared = exec_prepare(request, context);
+_Noreturn void transfer_child(const struct exec_start *start) {
+    const struct request *request = &start->request;
+    struct step_result prepared = exec_prepare(start);
     if (prepared.err != 0) {
-        bool moved = prepared.step > CPRG_STEP_STDIO;
-        exec_fail(moved ? EXEC_STATUS_FD : context->status_fd, prepared);
+        exec_fail(start, prepared);
     }
     (void)sys_umask(0); /* the stream's modes are exact */
     struct cprg_report started = report_make(CPRG_REPORT_STARTED, 0);

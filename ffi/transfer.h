@@ -4,7 +4,7 @@
 
 #include "exec.h"
 
-_Noreturn void transfer_child(const struct request *request, const struct exec_context *context);
+_Noreturn void transfer_child(const struct exec_start *start);
 
 /* What one transfer did; step NONE: all of it. */
 struct transfer_result {

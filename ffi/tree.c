@@ -29,7 +29,7 @@ static struct tree_level tree_levels[TREE_DEPTH_MAX];
 static _Alignas(8) unsigned char tree_entries[8192];
 
 static struct tree_level tree_identity(int fd) {
-    struct kernel_statx status;
+    struct kernel_statx status = {0};
     if (sys_fstat(fd, &status) < 0) {
         return (struct tree_level){0, 0};
     }

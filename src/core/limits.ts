@@ -80,9 +80,10 @@ export function parseLimits(asked: unknown, ceilings: Limits = CEILING_LIMITS): 
   const given = limitsObject(asked);
   for (const name of Object.keys(given)) {
     if (!Object.hasOwn(LIMIT_RULES, name)) {
+      const shown = name.slice(0, 64);
       throw invalid(
-        `limits.${name}`,
-        `Cannot use limit "${name.slice(0, 64)}": unknown name`,
+        `limits.${shown}`,
+        `Cannot use limit "${shown}": unknown name`,
         `Known limits: ${LIMIT_NAMES.join(", ")}`,
       );
     }

@@ -48,6 +48,13 @@ export function fromSqlite(error: unknown): CprgError {
       cause: error,
     });
   }
+  if (code.startsWith("SQLITE_CANTOPEN") || code.startsWith("SQLITE_READONLY")) {
+    return new CprgError("failed_precondition", "Cannot use the store: no way to write its file", {
+      reason: "STORE_UNWRITABLE",
+      hint: "The data directory and its files must be writable for this user",
+      cause: error,
+    });
+  }
   if (code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT")) {
     return new CprgError("data_loss", "Cannot use the store: its file is damaged or no database", {
       reason: "STORE_DAMAGED",

@@ -1,0 +1,25 @@
+/** The table of subcommands, in the order in which help lists them. */
+
+import type { Command } from "./command.ts";
+import { cancel } from "./commands/cancel.ts";
+import { jobs } from "./commands/jobs.ts";
+import { languages } from "./commands/languages.ts";
+import { logs } from "./commands/logs.ts";
+import { replay } from "./commands/replay.ts";
+import { run } from "./commands/run.ts";
+import { serve } from "./commands/serve.ts";
+import { verify } from "./commands/verify.ts";
+import { version } from "./commands/version.ts";
+
+/** Every subcommand. `help`, `--help` and `--version` are served by `execute.ts`. */
+export const COMMANDS: readonly Command[] = [
+  run,
+  serve,
+  jobs,
+  logs,
+  cancel,
+  replay,
+  verify,
+  languages,
+  version,
+];

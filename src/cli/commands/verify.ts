@@ -1,0 +1,100 @@
+/** `cprg verify`: checks an exported event log. */
+
+import { access, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { CprgError } from "../../core/errors.ts";
+import { parsePublicKey, type VerifiedExport, verifyExport } from "../../core/verify.ts";
+import { PUBLIC_KEY_FILE } from "../../store/signing-key.ts";
+import { JSON_FLAG } from "../client-flags.ts";
+import { defineCommand } from "../command.ts";
+import { EXIT } from "../exit-code.ts";
+import { jsonText, paintFor, printable } from "../output.ts";
+import { defaultDataDir } from "../paths.ts";
+import type { Terminal } from "../terminal.ts";
+
+export const verify = defineCommand({
+  name: "verify",
+  aliases: [],
+  summary: "Check that an exported event log is complete and unchanged",
+  help: {
+    usage: ["FILE [--key FILE]", "- [--key FILE]"],
+    description: [
+      "Checks the hash of every line, their order and number, and the signature of the seal. Finds " +
+        "any byte changed, any line moved, added or dropped, a missing tail, and a chain that was " +
+        "computed anew without the key. Exit code 0: it holds; 1: it does not, and the first line " +
+        "at fault is named.",
+      "The key is the public key of whoever exported: by default that of this user's data directory.",
+    ],
+    examples: [
+      { line: "cprg verify run.ndjson", does: "Check a log that was exported on this machine" },
+      {
+        line: "cprg verify run.ndjson --key signing-key.pub.pem",
+        does: "Check one of another machine, with its public key",
+      },
+    ],
+  },
+  flags: {
+    key: {
+      kind: "text",
+      value: "FILE",
+      doc: `Public key in PEM; default ${PUBLIC_KEY_FILE} there`,
+    },
+    "data-dir": {
+      kind: "text",
+      value: "DIR",
+      env: "CPRG_DATA_DIR",
+      doc: "Directory with the key; default /var/lib/cprg, or $XDG_DATA_HOME/cprg",
+    },
+    ...JSON_FLAG,
+  },
+  arguments: [{ name: "FILE", required: true }],
+  takesRest: false,
+  async run({ flags, args, terminal }) {
+    const path = args[0] ?? "-";
+    const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
+    const publicKey = parsePublicKey(await readKey(flags.key ?? join(dataDir, PUBLIC_KEY_FILE)));
+    const result = await verifyExport(await openExport(path, terminal), { publicKey });
+    if (flags.json) await terminal.stdout.write(jsonText(result));
+    else if (result.ok) await terminal.stdout.write(`${acceptedText(result, terminal)}\n`);
+    else {
+      const paint = paintFor(terminal.stderr, terminal.env);
+      const where = `line ${result.line}`;
+      const text = `${paint("red", "refused:")} ${printable(`${path}: ${where}: ${result.problem}`)}`;
+      await terminal.stderr.write(`${text}\n`);
+    }
+    return result.ok ? EXIT.ok : EXIT.failed;
+  },
+});
+
+function acceptedText(result: VerifiedExport, terminal: Terminal): string {
+  const paint = paintFor(terminal.stdout, terminal.env);
+  const state = result.complete ? "complete" : "the run had not ended";
+  const facts = `${result.subject}, ${result.count} events, ${state}, sealed ${result.at}`;
+  return `${paint("green", "verified:")} ${printable(facts)}`;
+}
+
+async function readKey(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (error) {
+    throw unreadable(path, error, "Name the exporter's public key with --key FILE");
+  }
+}
+
+async function openExport(path: string, terminal: Terminal): Promise<AsyncIterable<Uint8Array>> {
+  if (path === "-") return terminal.readStdin();
+  try {
+    await access(path);
+  } catch (error) {
+    throw unreadable(path, error, "Name a file that --save or --export wrote");
+  }
+  return Bun.file(path).stream();
+}
+
+function unreadable(path: string, cause: unknown, hint: string): CprgError {
+  const { code } = cause as NodeJS.ErrnoException;
+  return new CprgError("failed_precondition", `Cannot read "${path}": ${code ?? "unknown error"}`, {
+    hint,
+    cause,
+  });
+}

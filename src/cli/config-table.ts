@@ -1,0 +1,221 @@
+/**
+ * The one table of the server's settings. Names of flag, variable and TOML key are derived from a
+ * setting's name, so that they cannot differ: `jobSlots` is `--job-slots`, `CPRG_JOB_SLOTS` and
+ * `job_slots`. Help, `serve --check` and the documentation come from here too.
+ */
+
+import { join } from "node:path";
+import { CEILING_LIMITS } from "../core/limits.ts";
+import { defaultRunDir, type Whose } from "./paths.ts";
+import {
+  parseAddress,
+  parseBinds,
+  parseCeilings,
+  parseChoice,
+  parseInteger,
+  parseKeys,
+  parseLogSpec,
+  parsePath,
+  parseTruth,
+  parseWords,
+  type RawSetting,
+} from "./settings-parse.ts";
+
+/** How a setting is written: what TOML type it has and whether commas separate values. */
+export type SettingKind = "text" | "integer" | "switch" | "list" | "limits";
+
+/** What a default may depend on. */
+export interface SettingHost extends Whose {
+  /** The effective data directory. */
+  readonly dataDir: string;
+}
+
+/** One setting. */
+export interface Setting<T> {
+  readonly kind: SettingKind;
+  /** What help shows for the value. */
+  readonly value: string;
+  readonly doc: string;
+  /** Never shown, and no flag, because command lines are public on the host. */
+  readonly isSecret?: boolean;
+  /** A second variable that is read where the first is not set. */
+  readonly alsoEnv?: string;
+  fallback(host: SettingHost): T;
+  /** @throws CprgError naming `where` it was written */
+  parse(raw: RawSetting, where: string): T;
+}
+
+function setting<T>(spec: Setting<T>): Setting<T> {
+  return spec;
+}
+
+/** Every setting. */
+export const SETTINGS = {
+  addr: setting({
+    kind: "text",
+    value: "HOST:PORT",
+    doc: "Address of the HTTP API; port 0 takes a free one",
+    fallback: () => ({ host: "127.0.0.1", port: 7300 }),
+    parse: parseAddress,
+  }),
+  dataDir: setting({
+    kind: "text",
+    value: "DIR",
+    doc: "Database, signing key and API key; default /var/lib/cprg, or $XDG_DATA_HOME/cprg",
+    fallback: ({ dataDir }) => dataDir,
+    parse: parsePath,
+  }),
+  db: setting({
+    kind: "text",
+    value: "FILE",
+    doc: "Database; default cprg.db in the data directory",
+    fallback: ({ dataDir }) => join(dataDir, "cprg.db"),
+    parse: parsePath,
+  }),
+  runDir: setting({
+    kind: "text",
+    value: "DIR",
+    doc: "Locks and what lives as long as the server; default /run/cprg, or $XDG_RUNTIME_DIR/cprg",
+    fallback: (host) => defaultRunDir(host, host.dataDir),
+    parse: parsePath,
+  }),
+  jobSlots: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Jobs that run at once",
+    alsoEnv: "CPRG_WORKERS",
+    fallback: () => 4,
+    parse: parseInteger({ least: 1, most: 1024 }),
+  }),
+  tenantConcurrency: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Jobs that run at once for one tenant",
+    fallback: () => 2,
+    parse: parseInteger({ least: 1, most: 1024 }),
+  }),
+  recoverQueued: setting({
+    kind: "switch",
+    value: "BOOL",
+    doc: "Run, after a restart, the jobs that were queued before it; else they end as interrupted",
+    fallback: () => true,
+    parse: parseTruth,
+  }),
+  stopGraceSeconds: setting({
+    kind: "integer",
+    value: "SECONDS",
+    doc: "Time that running jobs are given when the server is asked to stop",
+    fallback: () => 10,
+    parse: parseInteger({ least: 0, most: 3600 }),
+  }),
+  env: setting({
+    kind: "text",
+    value: "NAME",
+    doc: "production (prod, release) refuses to start without a key or with a layer missing",
+    fallback: () => "development" as const,
+    parse: parseChoice({
+      production: ["prod", "release"],
+      development: ["dev", "test"],
+    }),
+  }),
+  sandbox: setting({
+    kind: "text",
+    value: "MODE",
+    doc: "auto, ns (as root), rootless, or off: programs run as this user with no sandbox at all",
+    fallback: () => "auto" as const,
+    parse: parseChoice({ auto: [], ns: [], rootless: [], off: [] }),
+  }),
+  allowMissing: setting({
+    kind: "list",
+    value: "LAYER,…",
+    doc: "Layers that may be missing on this host; never in production",
+    fallback: () => [],
+    parse: parseWords,
+  }),
+  binds: setting({
+    kind: "list",
+    value: "DIR[:AS],…",
+    doc: "Further host directories that every sandbox sees, read-only, at the same place or AS",
+    fallback: () => [],
+    parse: parseBinds,
+  }),
+  cgroup: setting({
+    kind: "text",
+    value: "PATH",
+    doc: "Cgroup that holds all sandboxes; default: one beneath the server's own",
+    fallback: () => null,
+    parse: (raw, where): string | null => parsePath(raw, where),
+  }),
+  python: setting(interpreter("python3")),
+  node: setting(interpreter("node")),
+  bash: setting(interpreter("bash")),
+  ceilings: setting({
+    kind: "limits",
+    value: "NAME=N,…",
+    doc: "Highest limits that a job may ask for",
+    fallback: () => CEILING_LIMITS,
+    parse: parseCeilings,
+  }),
+  log: setting({
+    kind: "text",
+    value: "LEVELS",
+    doc: "What is logged: debug, info, warn or error, and per part: info,http=debug",
+    fallback: () => ({ level: "info" as const, byScope: {} }),
+    parse: parseLogSpec,
+  }),
+  apiKeys: setting({
+    kind: "list",
+    value: "TENANT:KEY,…",
+    doc: "Keys of tenants; a bare key is one of tenant default",
+    isSecret: true,
+    fallback: () => [],
+    parse: parseKeys("tenant"),
+  }),
+  adminKeys: setting({
+    kind: "list",
+    value: "TENANT:KEY,…",
+    doc: "Keys that may administer the server too",
+    isSecret: true,
+    fallback: () => [],
+    parse: parseKeys("admin"),
+  }),
+} as const;
+
+function interpreter(name: string): Setting<string | null> {
+  return {
+    kind: "text",
+    value: "PATH",
+    doc: `The ${name} of sandboxes; default: the first one that runs inside`,
+    fallback: () => null,
+    parse: (raw, where) => parsePath(raw, where),
+  };
+}
+
+/** Name of a setting. */
+export type SettingName = keyof typeof SETTINGS;
+
+/** Effective settings. */
+export type Settings = {
+  readonly [K in SettingName]: ReturnType<(typeof SETTINGS)[K]["fallback"]>;
+};
+
+/** Names of all settings, in the table's order. */
+export const SETTING_NAMES = Object.keys(SETTINGS) as readonly SettingName[];
+
+/** `job_slots`. */
+export function tomlKey(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+/** `CPRG_JOB_SLOTS`. */
+export function envName(name: string): string {
+  return `CPRG_${tomlKey(name).toUpperCase()}`;
+}
+
+/** `job-slots`, or `no-recover-queued` for a switch that is on by default; null for secrets. */
+export function flagName(name: SettingName): string | null {
+  const spec: Setting<unknown> = SETTINGS[name];
+  if (spec.isSecret) return null;
+  const base = tomlKey(name).replaceAll("_", "-");
+  return spec.kind === "switch" ? `no-${base}` : base;
+}

@@ -1,0 +1,46 @@
+/** The local engine from settings, for the commands that run programs on this host. */
+
+import { CprgError } from "../core/errors.ts";
+import { type LocalEngine, openLocalEngine } from "../sandbox/engine.ts";
+import { NOT_YET_PROVIDED } from "../sandbox/engine-contract.ts";
+import type { LoadedConfig } from "./config.ts";
+import type { Settings } from "./config-table.ts";
+import type { JsonLog } from "./log-json.ts";
+
+/**
+ * Opens the engine.
+ *
+ * @throws CprgError when a layer is missing that may not be, or, in production, when any is
+ */
+export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<LocalEngine> {
+  const { settings } = config;
+  if (settings.env === "production" && settings.sandbox === "off") {
+    throw refusedInProduction("the sandbox is off", "Remove CPRG_SANDBOX=off");
+  }
+  const engine = await openLocalEngine({
+    runDir: settings.runDir,
+    dataDir: settings.dataDir,
+    mode: settings.sandbox,
+    allowMissing: settings.allowMissing,
+    binds: settings.binds,
+    interpreters: interpreters(settings),
+    ...(settings.cgroup === null ? {} : { cgroupParent: settings.cgroup }),
+    log: log.scope("sandbox"),
+  });
+  const missing = engine.missing.filter((layer) => !NOT_YET_PROVIDED.includes(layer));
+  if (settings.env === "production" && missing.length > 0) {
+    await engine.close();
+    const state = `missing on this host: ${missing.join(", ")}`;
+    throw refusedInProduction(state, '"cprg doctor" says how to mend it');
+  }
+  return engine;
+}
+
+function interpreters({ python, node, bash }: Settings): Record<string, string> {
+  const named = Object.entries({ python, node, bash });
+  return Object.fromEntries(named.flatMap(([name, path]) => (path === null ? [] : [[name, path]])));
+}
+
+function refusedInProduction(state: string, hint: string): CprgError {
+  return new CprgError("failed_precondition", `Cannot start in production: ${state}`, { hint });
+}

@@ -1,0 +1,102 @@
+/**
+ * The process's surroundings as a value: streams, environment, working directory, signals. Commands
+ * reach the outside only through it, so that tests can hand them another.
+ */
+
+import { write } from "node:fs";
+import { isatty } from "node:tty";
+
+/** The reader of our output has gone away (EPIPE); ends the command quietly with 141. */
+export class ClosedOutput extends Error {
+  constructor() {
+    super("standard output was closed by its reader");
+  }
+}
+Object.defineProperty(ClosedOutput.prototype, "name", { value: "ClosedOutput" });
+
+/** A stream that takes bytes in order. */
+export interface ByteSink {
+  readonly isTerminal: boolean;
+  /**
+   * Writes all of it; resolves when the kernel took the last byte.
+   *
+   * @throws ClosedOutput when nobody can read it any more
+   */
+  write(content: Uint8Array | string): Promise<void>;
+  /** Resolves when everything that was written so far is out or has failed. */
+  drain(): Promise<void>;
+}
+
+/** Signals that a command may take over. */
+export type TerminalSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
+
+/** Surroundings of one command. */
+export interface Terminal {
+  readonly stdout: ByteSink;
+  readonly stderr: ByteSink;
+  readonly isStdinTerminal: boolean;
+  /** Standard input, in chunks. */
+  readStdin(): AsyncIterable<Uint8Array>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly directory: string;
+  /** Effective user id. */
+  readonly uid: number;
+  /** Calls back on a signal instead of dying of it, until the returned function is called. */
+  onSignal(name: TerminalSignal, listener: () => void): () => void;
+}
+
+/** How long to wait when a shared descriptor was made non-blocking and is full. */
+const RETRY_MS = 5;
+
+/**
+ * A sink over a descriptor. One write is under way at a time, in the thread pool, so that a slow
+ * reader holds back the caller and not the event loop; `process.stdout` would buffer without bound
+ * and lose what is unwritten at exit.
+ */
+export function descriptorSink(fd: number): ByteSink {
+  let last: Promise<void> = Promise.resolve();
+  return {
+    isTerminal: isatty(fd),
+    write(content) {
+      const bytes = typeof content === "string" ? Buffer.from(content) : content;
+      const next = last.catch(() => undefined).then(async () => await writeAll(fd, bytes));
+      last = next;
+      // The caller sees the failure; this keeps it from counting as unhandled twice.
+      next.catch(() => undefined);
+      return next;
+    },
+    drain: async () => await last.catch(() => undefined),
+  };
+}
+
+async function writeAll(fd: number, bytes: Uint8Array): Promise<void> {
+  let left = bytes;
+  while (left.length > 0) left = left.subarray(await writeSome(fd, left));
+}
+
+function writeSome(fd: number, bytes: Uint8Array): Promise<number> {
+  return new Promise((resolve, reject) => {
+    write(fd, bytes, 0, bytes.length, null, (error, written) => {
+      if (error === null) resolve(written);
+      else if (error.code === "EAGAIN") setTimeout(() => resolve(0), RETRY_MS);
+      else reject(error.code === "EPIPE" ? new ClosedOutput() : error);
+    });
+  });
+}
+
+/** The surroundings of this process. */
+export function processTerminal(): Terminal {
+  return {
+    stdout: descriptorSink(1),
+    stderr: descriptorSink(2),
+    isStdinTerminal: isatty(0),
+    readStdin: () => Bun.stdin.stream(),
+    env: process.env,
+    directory: process.cwd(),
+    uid: process.geteuid?.() ?? -1,
+    onSignal(name, listener) {
+      process.on(name, listener);
+      return () => process.off(name, listener);
+    },
+  };
+}

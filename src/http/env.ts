@@ -1,0 +1,18 @@
+/** What a request carries through the routes, and what the routes need of the listener. */
+
+import type { Principal } from "../tenancy/key-ring.ts";
+import type { JobStream } from "./job-stream.ts";
+
+/** The listener, as far as routes use it; absent where an app is called without one. */
+export interface Listener {
+  /** Turns the request into a WebSocket that the stream feeds; false when that cannot be. */
+  upgrade(request: Request, stream: JobStream): boolean;
+  /** Seconds that a request may be silent; 0 for no bound. */
+  setIdleTimeout(request: Request, seconds: number): void;
+}
+
+/** Types of the app's context. */
+export interface AppEnv {
+  Bindings: { listener?: Listener };
+  Variables: { requestId: string; principal: Principal };
+}

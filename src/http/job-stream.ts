@@ -1,0 +1,108 @@
+/**
+ * Feeds one WebSocket with the events of one job: history, then live, then close code 1000. The
+ * client's pace holds back the feed; a client that takes nothing for too long is cut off, and others
+ * do not notice either.
+ */
+
+/** Bytes that may wait for a client before the next event is taken from the feed. */
+export const STREAM_BUFFER_BYTES_MAX = 1024 * 1024;
+/** Longest that a client may take nothing while something waits for it. */
+export const STREAM_STALL_MS = 60_000;
+
+/** RFC 6455 section 7.4.1. */
+const CLOSE_NORMAL = 1000;
+const CLOSE_GOING_AWAY = 1001;
+const CLOSE_INTERNAL_ERROR = 1011;
+
+/** A WebSocket, as far as a stream needs it. */
+export interface StreamSocket {
+  /** Bytes sent, -1 when they wait, 0 when they were dropped. */
+  send(text: string): number;
+  getBufferedAmount(): number;
+  close(code: number, reason: string): void;
+  /** Ends the connection at once. */
+  terminate(): void;
+}
+
+/** What a stream sends and by which rules. */
+export interface JobStreamOptions {
+  subscribe(signal: AbortSignal): AsyncIterable<readonly { readonly line: string }[]>;
+  /** Called once, when the stream failed. */
+  onFailure(error: unknown): void;
+  /** Called once, when the socket is closed. */
+  onClosed(): void;
+  readonly stallMs?: number;
+  readonly bufferBytesMax?: number;
+}
+
+/** One stream; the listener tells it what happens to its socket. */
+export class JobStream {
+  readonly #options: JobStreamOptions;
+  readonly #closed = new AbortController();
+  #drained: (() => void) | null = null;
+
+  constructor(options: JobStreamOptions) {
+    this.#options = options;
+  }
+
+  /** The socket is open: sends until the job has ended or the socket is closed. */
+  async opened(socket: StreamSocket): Promise<void> {
+    try {
+      await this.#pump(socket);
+    } catch (error) {
+      this.#options.onFailure(error);
+      socket.close(CLOSE_INTERNAL_ERROR, "the server failed");
+    }
+  }
+
+  /** The socket took bytes that waited. */
+  drained(): void {
+    this.#drained?.();
+  }
+
+  /** The socket is closed, or is to be: nothing is read for it any more. */
+  closed(): void {
+    if (this.#closed.signal.aborted) return;
+    this.#closed.abort();
+    this.#drained?.();
+    this.#options.onClosed();
+  }
+
+  async #pump(socket: StreamSocket): Promise<void> {
+    const bufferBytesMax = this.#options.bufferBytesMax ?? STREAM_BUFFER_BYTES_MAX;
+    const { signal } = this.#closed;
+    for await (const page of this.#options.subscribe(signal)) {
+      for (const { line } of page) {
+        if (!(await this.#room(socket, bufferBytesMax))) return socket.terminate();
+        // A dropped event would be a gap: the client has to come back from its last seq.
+        if (socket.send(line) === 0) return socket.terminate();
+      }
+    }
+    if (signal.aborted) return socket.close(CLOSE_GOING_AWAY, "stopped");
+    if (!(await this.#room(socket, 0))) return socket.terminate();
+    socket.close(CLOSE_NORMAL, "finished");
+  }
+
+  /** Whether at most so many bytes wait, now or soon; false when the client stalls or is gone. */
+  async #room(socket: StreamSocket, bytesMax: number): Promise<boolean> {
+    let waiting = socket.getBufferedAmount();
+    while (waiting > bytesMax && !this.#closed.signal.aborted) {
+      const hasDrained = await this.#drain();
+      const before = waiting;
+      waiting = socket.getBufferedAmount();
+      if (!hasDrained && waiting >= before) return false;
+    }
+    return !this.#closed.signal.aborted;
+  }
+
+  /** Waits for the socket to take bytes; false when the time of a stall passed first. */
+  #drain(): Promise<boolean> {
+    const { promise, resolve } = Promise.withResolvers<boolean>();
+    const timer = setTimeout(() => resolve(false), this.#options.stallMs ?? STREAM_STALL_MS);
+    this.#drained = () => resolve(true);
+    return promise.finally(() => {
+      clearTimeout(timer);
+      this.#drained = null;
+    });
+  }
+}

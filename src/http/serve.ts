@@ -1,0 +1,126 @@
+/** The listener: Bun.serve with its bounds, and WebSockets that feed job streams. */
+
+import type { Hono } from "hono";
+import { CprgError } from "../core/errors.ts";
+import { type AppOptions, createApp } from "./app.ts";
+import { BODY_BYTES_MAX } from "./body.ts";
+import type { AppEnv, Listener } from "./env.ts";
+import type { JobStream } from "./job-stream.ts";
+import { ANSWER_IDLE_SECONDS } from "./routes/jobs.ts";
+
+/**
+ * Largest body that is answered with a problem; beyond it the runtime answers 413 without a body.
+ * Nothing of a body is read before its length was looked at.
+ */
+const RUNTIME_BODY_BYTES_MAX = 8 * BODY_BYTES_MAX;
+/** A stream takes no messages; a close or pong frame fits. */
+const STREAM_MESSAGE_BYTES_MAX = 4 * 1024;
+/** Never reached: a stream waits at its own, smaller bound, plus one event. */
+const STREAM_BACKPRESSURE_BYTES_MAX = 8 * 1024 * 1024;
+/** Seconds after which a WebSocket whose peer answers no ping is closed. */
+const STREAM_IDLE_SECONDS = 120;
+/** How long requests may take to end when the server stops. */
+export const STOP_TIMEOUT_MS = 5000;
+
+/** What a server works with. */
+export interface ServerOptions extends AppOptions {
+  readonly hostname: string;
+  /** 0: any free one. */
+  readonly port: number;
+}
+
+/** A server that listens. */
+export interface RunningServer {
+  readonly url: URL;
+  readonly port: number;
+  /** WebSockets that are open. */
+  readonly openStreams: number;
+  /** Takes no more requests, lets open ones end for a bounded time, and closes everything. */
+  stop(): Promise<void>;
+}
+
+/**
+ * Listens.
+ *
+ * @throws CprgError `unavailable` when the address cannot be had
+ */
+export async function startServer(options: ServerOptions): Promise<RunningServer> {
+  const app = createApp(options);
+  const streams = new Set<JobStream>();
+  const server = listen(options, { app, streams });
+  return {
+    url: server.url,
+    port: server.port ?? options.port,
+    get openStreams() {
+      return streams.size;
+    },
+    stop: () => stopServer(server, streams),
+  };
+}
+
+type StreamServer = Bun.Server<JobStream>;
+
+interface Parts {
+  readonly app: Hono<AppEnv>;
+  readonly streams: Set<JobStream>;
+}
+
+function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
+  const { hostname, port } = options;
+  try {
+    return Bun.serve<JobStream>({
+      hostname,
+      port,
+      idleTimeout: ANSWER_IDLE_SECONDS,
+      maxRequestBodySize: RUNTIME_BODY_BYTES_MAX,
+      development: false,
+      // `development: false` alone switches it on, and another process could share the port.
+      reusePort: false,
+      fetch: (request, server) => app.fetch(request, { listener: listenerOf(server) }),
+      websocket: {
+        maxPayloadLength: STREAM_MESSAGE_BYTES_MAX,
+        backpressureLimit: STREAM_BACKPRESSURE_BYTES_MAX,
+        idleTimeout: STREAM_IDLE_SECONDS,
+        perMessageDeflate: false,
+        open: (socket) => {
+          streams.add(socket.data);
+          void socket.data.opened(socket);
+        },
+        message: () => undefined,
+        drain: (socket) => socket.data.drained(),
+        close: (socket) => {
+          streams.delete(socket.data);
+          socket.data.closed();
+        },
+      },
+    });
+  } catch (cause) {
+    throw cannotListen(`${hostname}:${port}`, cause);
+  }
+}
+
+function listenerOf(server: StreamServer): Listener {
+  return {
+    upgrade: (request, stream) => server.upgrade(request, { data: stream }),
+    setIdleTimeout: (request, seconds) => server.timeout(request, seconds),
+  };
+}
+
+async function stopServer(server: StreamServer, streams: ReadonlySet<JobStream>): Promise<void> {
+  for (const stream of streams) stream.closed();
+  const { promise: isLate, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, STOP_TIMEOUT_MS);
+  await Promise.race([server.stop(), isLate]);
+  clearTimeout(timer);
+  await server.stop(true);
+}
+
+function cannotListen(address: string, cause: unknown): CprgError {
+  const code = (cause as NodeJS.ErrnoException).code;
+  const state = code === "EADDRINUSE" ? "another program listens there" : (code ?? String(cause));
+  return new CprgError("unavailable", `Cannot listen on "${address}": ${state}`, {
+    op: "listen",
+    hint: "Choose another address with --addr or CPRG_ADDR",
+    cause,
+  });
+}

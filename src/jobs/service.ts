@@ -1,0 +1,324 @@
+/**
+ * Everything that can be asked of jobs, on behalf of one tenant: submit, look, wait, follow, cancel.
+ * A job of another tenant does not exist here. Knows no HTTP.
+ */
+
+import type { SealKey } from "../core/chain.ts";
+import { type Clock, systemClock } from "../core/clock.ts";
+import { CprgError } from "../core/errors.ts";
+import { isId, newId } from "../core/ids.ts";
+import type { Job, JobSpec } from "../core/job.ts";
+import type { Log } from "../core/log.ts";
+import { isTerminal, type Status } from "../core/reasons.ts";
+import type { ExecProvider } from "../provider/contract.ts";
+import type { EventLine, JobQuery, Store } from "../store/contract.ts";
+import { exportLog } from "./export.ts";
+import { neverRan } from "./failed-outcome.ts";
+import type { Feed } from "./feed.ts";
+import { checkCodeFile } from "./file-rules.ts";
+import type { JobLanguage, JobLanguages } from "./languages.ts";
+import { JOB_SLOTS_DEFAULT, JobQueue, TENANT_CONCURRENCY_DEFAULT } from "./queue.ts";
+import { type Recovered, recoverJobs } from "./recovery.ts";
+import { replayStream } from "./replay-stream.ts";
+import { resultStream } from "./result-stream.ts";
+import { TerminalWaits } from "./terminal-waits.ts";
+import { type JobView, jobView } from "./views.ts";
+
+/** Jobs that may be queued, of all tenants together. */
+export const QUEUE_MAX = 1000;
+/** Jobs that one tenant may have queued, so that none takes the whole queue. */
+export const QUEUE_TENANT_MAX = 500;
+/** When a client may try again after a full queue. */
+const QUEUE_FULL_RETRY_SECONDS = 5;
+
+/** What a service works with. */
+export interface JobServiceOptions {
+  readonly store: Store;
+  readonly feed: Feed;
+  readonly provider: ExecProvider;
+  readonly languages: JobLanguages;
+  /** Signs exports. */
+  readonly signingKey: SealKey;
+  /** Id of this instance of the server. */
+  readonly instance: string;
+  readonly log: Log;
+  readonly clock?: Clock;
+  readonly slots?: number;
+  readonly tenantConcurrency?: number;
+  readonly queueMax?: number;
+  readonly queueTenantMax?: number;
+  /** Waits between attempts to store an end, for tests. */
+  readonly finishRetryMs?: readonly number[];
+}
+
+/** What a wait is bounded by. */
+export interface WaitBounds {
+  /** Relative. */
+  readonly waitMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/** How many jobs there are. */
+export interface JobCounts {
+  readonly slots: number;
+  readonly tenantConcurrency: number;
+  readonly running: number;
+  readonly queued: number;
+  readonly byStatus: Readonly<Record<Status, number>>;
+}
+
+/** Jobs as tenants use them. */
+export class JobService {
+  readonly #options: JobServiceOptions;
+  readonly #clock: Clock;
+  readonly #queue: JobQueue;
+  readonly #waits = new TerminalWaits();
+  readonly #slots: number;
+  readonly #tenantConcurrency: number;
+  /** Submits between the look at the queue's length and the commit, by tenant. */
+  readonly #inserting: string[] = [];
+  #isStopping = false;
+
+  constructor(options: JobServiceOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#slots = options.slots ?? JOB_SLOTS_DEFAULT;
+    this.#tenantConcurrency = options.tenantConcurrency ?? TENANT_CONCURRENCY_DEFAULT;
+    const { store, feed, provider, languages, instance, log, finishRetryMs } = options;
+    this.#queue = new JobQueue({
+      jobs: store.jobs,
+      feed,
+      provider,
+      languages,
+      instance,
+      log,
+      clock: this.#clock,
+      slots: this.#slots,
+      tenantConcurrency: this.#tenantConcurrency,
+      onTerminal: (job) => this.#onTerminal(job),
+      ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
+    });
+  }
+
+  /** Whether it takes no more jobs. */
+  get isStopping(): boolean {
+    return this.#isStopping;
+  }
+
+  /** How many requests wait for the end of a job. */
+  get waiting(): number {
+    return this.#waits.size;
+  }
+
+  /**
+   * Ends what dead instances left, then begins to run jobs. Call it once, before anything else.
+   *
+   * @param options `keepQueued`: whether jobs that an earlier run of the server left queued run now
+   */
+  async start({ keepQueued }: { readonly keepQueued: boolean }): Promise<Recovered> {
+    const recovered = await recoverJobs({
+      jobs: this.#options.store.jobs,
+      clock: this.#clock,
+      livingInstances: [this.#options.instance],
+      keepQueued,
+      onTerminal: (job) => this.#onTerminal(job),
+    });
+    this.#queue.start();
+    return recovered;
+  }
+
+  /**
+   * Takes no more jobs, gives running ones a grace, then kills them; resolves when their ends are
+   * stored. Calling again can only shorten the grace. Queued jobs stay queued.
+   */
+  async stop(graceMs: number): Promise<void> {
+    this.#isStopping = true;
+    await this.#queue.close(graceMs);
+    this.#waits.wakeAll();
+  }
+
+  /**
+   * Queues a job.
+   *
+   * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, NO_INTERPRETER, or
+   *   `invalid_argument` when a file would take the place of the code
+   */
+  async submit(tenant: string, spec: JobSpec): Promise<Job> {
+    if (this.#isStopping) throw stopping();
+    if (spec.code !== null) {
+      const language = await this.#options.languages.resolve(spec.language);
+      checkCodeFile(spec.files, language.fileName);
+    }
+    const job: Job = {
+      id: newId(),
+      tenant,
+      status: "queued",
+      language: spec.language,
+      limits: spec.limits,
+      labels: spec.labels,
+      createdAt: this.#clock.now(),
+      startedAt: null,
+      finishedAt: null,
+      owner: null,
+      outcome: null,
+    };
+    await this.#insert(job, spec);
+    this.#queue.wake();
+    return job;
+  }
+
+  /** @throws CprgError `not_found` */
+  async get(tenant: string, id: string): Promise<Job> {
+    const job = isId(id) ? await this.#options.store.jobs.get(id) : null;
+    if (job === null || job.tenant !== tenant) throw notFound(id);
+    return job;
+  }
+
+  /** A page of the tenant's jobs, newest first. */
+  async list(query: JobQuery): Promise<{ jobs: readonly Job[]; nextCursor: string | null }> {
+    return await this.#options.store.jobs.list(query);
+  }
+
+  /** A job as clients see it, with why it waits. */
+  view(job: Job): JobView {
+    return jobView(job, job.status === "queued" ? this.#queue.waiting(job) : null);
+  }
+
+  /**
+   * Cancels a job, and waits for its end.
+   *
+   * @returns the job as it is then: terminal, or still running when the wait was too short
+   * @throws CprgError `not_found`; `aborted` when it has ended already
+   */
+  async cancel(tenant: string, id: string, bounds: WaitBounds): Promise<Job> {
+    using wait = this.#waits.open(id, bounds);
+    const job = await this.get(tenant, id);
+    if (isTerminal(job.status)) throw ended(job);
+    const { jobs } = this.#options.store;
+    const cancelled = await jobs.finish(id, null, neverRan("user"), this.#clock.now());
+    if (cancelled !== null) {
+      this.#queue.stopJob(id, 0);
+      this.#onTerminal(cancelled);
+      return cancelled;
+    }
+    const spec = await jobs.spec(id);
+    this.#queue.stopJob(id, (spec?.killGraceSeconds ?? 0) * 1000);
+    await wait.ended;
+    return await this.get(tenant, id);
+  }
+
+  /**
+   * Waits for a job's end.
+   *
+   * @returns the job as it is after the wait
+   * @throws CprgError `not_found`
+   */
+  async wait(tenant: string, id: string, bounds: WaitBounds): Promise<Job> {
+    using wait = this.#waits.open(id, bounds);
+    const job = await this.get(tenant, id);
+    if (isTerminal(job.status)) return job;
+    await wait.ended;
+    return await this.get(tenant, id);
+  }
+
+  /** Pieces of a result's JSON (`ResultView`), folded from the log as it is now. */
+  result(job: Job): AsyncIterable<string> {
+    return resultStream(this.#options.store.events, job);
+  }
+
+  /** Pieces of a replay's JSON: events from `fromSeq` to the newest. */
+  replay(job: Job, fromSeq: number): AsyncIterable<string> {
+    return replayStream(this.#options.store.events, { job, fromSeq });
+  }
+
+  /** The sealed export of a job's log, in NDJSON. */
+  exportLog(job: Job): AsyncIterable<Uint8Array> {
+    const { store, signingKey: key } = this.#options;
+    return exportLog({ store, key, subject: `job:${job.id}`, clock: this.#clock });
+  }
+
+  /** Events from `fromSeq` on, as they come, until the job has ended or the signal is aborted. */
+  subscribe(
+    job: Job,
+    options: { readonly fromSeq: number; readonly signal: AbortSignal },
+  ): AsyncIterable<readonly EventLine[]> {
+    return this.#options.feed.subscribe(`job:${job.id}`, options);
+  }
+
+  /** The languages that jobs can use here. */
+  async languages(): Promise<readonly JobLanguage[]> {
+    return await this.#options.languages.list();
+  }
+
+  async counts(): Promise<JobCounts> {
+    const byStatus = await this.#options.store.jobs.counts();
+    return {
+      slots: this.#slots,
+      tenantConcurrency: this.#tenantConcurrency,
+      running: this.#queue.running,
+      queued: byStatus.queued,
+      byStatus,
+    };
+  }
+
+  #onTerminal(job: Job): void {
+    this.#options.feed.advanced(`job:${job.id}`);
+    this.#waits.wake(job.id);
+  }
+
+  async #insert(job: Job, spec: JobSpec): Promise<void> {
+    this.#inserting.push(job.tenant);
+    try {
+      await this.#checkRoom(job.tenant);
+      await this.#options.store.jobs.insert(job, spec);
+    } finally {
+      this.#inserting.splice(this.#inserting.indexOf(job.tenant), 1);
+    }
+  }
+
+  /** Submits that come at once count each other, so that together they keep the bound. */
+  async #checkRoom(tenant: string): Promise<void> {
+    const { queueMax = QUEUE_MAX, queueTenantMax = QUEUE_TENANT_MAX, store } = this.#options;
+    const others = this.#inserting.length - 1;
+    const own = this.#inserting.filter((inserting) => inserting === tenant).length - 1;
+    const [all, tenants] = await Promise.all([
+      store.jobs.queuedCount(),
+      store.jobs.queuedCount(tenant),
+    ]);
+    if (all + others >= queueMax) throw queueFull(`${queueMax} jobs are queued`);
+    if (tenants + own >= queueTenantMax) {
+      throw queueFull(`${queueTenantMax} jobs of tenant "${tenant}" are queued`);
+    }
+  }
+}
+
+function notFound(id: string): CprgError {
+  return new CprgError("not_found", `Cannot find job "${id.slice(0, 64)}": there is none`, {
+    reason: "JOB_NOT_FOUND",
+  });
+}
+
+function ended(job: Job): CprgError {
+  return new CprgError("aborted", `Cannot cancel job "${job.id}": it is ${job.status}`, {
+    op: "cancel job",
+    reason: "JOB_ENDED",
+    retryable: false,
+  });
+}
+
+function stopping(): CprgError {
+  return new CprgError("unavailable", "Cannot take job: the server is stopping", {
+    op: "submit job",
+    reason: "STOPPING",
+    retryAfterSeconds: QUEUE_FULL_RETRY_SECONDS,
+  });
+}
+
+function queueFull(state: string): CprgError {
+  return new CprgError("unavailable", `Cannot take job: ${state}`, {
+    op: "submit job",
+    reason: "QUEUE_FULL",
+    hint: "Wait for jobs to end, or cancel some",
+    retryAfterSeconds: QUEUE_FULL_RETRY_SECONDS,
+  });
+}

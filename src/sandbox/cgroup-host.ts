@@ -1,0 +1,96 @@
+/**
+ * Where on this host groups can be made: which version has the controllers, and beneath which group
+ * ours belong. They go under the server's own group, so that whatever bounds the server (a
+ * container, a unit) bounds its sandboxes too.
+ */
+
+import { readFileSync } from "node:fs";
+import { CprgError } from "../core/errors.ts";
+import { hasGroupFile, readGroup } from "./cgroup-files.ts";
+import {
+  type CgroupHost,
+  type Hierarchy,
+  namedGroup,
+  noSuchGroup,
+  parseHierarchies,
+  type V1Host,
+} from "./cgroup-hierarchy.ts";
+import { claimV2Base } from "./cgroup-v2-base.ts";
+import { kernelAtLeast } from "./kernel.ts";
+
+/** How to look for groups. */
+export interface CgroupOptions {
+  /**
+   * A group that exists and is ours to use, as a path in each hierarchy (`/cprg.slice`) or beneath
+   * /sys/fs/cgroup: `CPRG_CGROUP`.
+   */
+  readonly cgroupParent?: string;
+}
+
+/**
+ * Finds where groups can be made. On v2 this moves the server itself into a group of its own when
+ * that is what the kernel wants.
+ *
+ * @throws CprgError naming what is in the way, with the fix
+ */
+export function findCgroups(options: CgroupOptions = {}): CgroupHost {
+  const hierarchies = parseHierarchies(
+    readFileSync("/proc/self/mountinfo", "utf8"),
+    readFileSync("/proc/self/cgroup", "utf8"),
+  );
+  const unified = hierarchies.find(({ version }) => version === 2);
+  if (unified !== undefined && hasControllers(unified)) {
+    return claimV2Base(unified, options.cgroupParent);
+  }
+  return findV1(hierarchies, options.cgroupParent);
+}
+
+function hasControllers({ mountPoint }: Hierarchy): boolean {
+  const names = hasGroupFile(mountPoint, "cgroup.controllers")
+    ? readGroup(mountPoint, "cgroup.controllers").split(" ")
+    : [];
+  return names.includes("memory") && names.includes("pids");
+}
+
+function findV1(hierarchies: readonly Hierarchy[], parent: string | undefined): V1Host {
+  const place = (name: string): string | null => {
+    const hierarchy = hierarchies.find(({ controllers }) => controllers.includes(name));
+    return hierarchy === undefined ? null : placeIn(hierarchy, parent);
+  };
+  const needed = (name: string): string => {
+    const directory = place(name);
+    if (directory !== null) return directory;
+    throw new CprgError("failed_precondition", `Cannot limit sandboxes: no ${name} controller`, {
+      reason: "CGROUP",
+      hint: `Mount cgroups with the ${name} controller (systemd hosts have them), or allow the missing layer: CPRG_ALLOW_MISSING=cgroup`,
+    });
+  };
+  const unified = hierarchies.find(({ version }) => version === 2);
+  const unifiedBase =
+    unified === undefined || !kernelAtLeast(5, 14) ? null : unifiedPlace(unified, parent);
+  return {
+    version: unifiedBase === null ? "v1" : "hybrid",
+    memory: needed("memory"),
+    cpu: needed("cpu"),
+    pids: needed("pids"),
+    // Beside cgroup2, which counts CPU time without a controller, it is not needed.
+    cpuacct: unifiedBase === null ? place("cpuacct") : null,
+    unified: unifiedBase,
+  };
+}
+
+function placeIn(hierarchy: Hierarchy, parent: string | undefined): string | null {
+  if (parent === undefined) return hierarchy.own;
+  const directory = namedGroup(hierarchy, parent);
+  if (hasGroupFile(directory, "notify_on_release")) return directory;
+  throw noSuchGroup(directory);
+}
+
+/** Where no controller is needed the own group will do, if a named one is not there. */
+function unifiedPlace(hierarchy: Hierarchy, parent: string | undefined): string | null {
+  const named = parent === undefined ? null : namedGroup(hierarchy, parent);
+  for (const directory of [named, hierarchy.own]) {
+    if (directory !== null && hasGroupFile(directory, "cgroup.procs")) return directory;
+  }
+  return null;
+}

@@ -1,0 +1,288 @@
+/**
+ * Groups on cgroup v1, or on a host with both: limits in the v1 hierarchies, and where cgroup2 is
+ * mounted beside them (with cgroup.kill, Linux 5.14), its groups kill and count CPU time, for which
+ * it needs no controller.
+ *
+ * Process 1 is in the memory and cpu groups; the group of pids holds the programs only, so that the
+ * limit is theirs alone and a full sandbox can still be served. A thread writes `0` to `tasks`:
+ * unlike `cgroup.procs` that takes no lock of the whole system, and whoever writes has one thread.
+ */
+
+import { dirname, join } from "node:path";
+import { sharedMemoryBytes } from "./capacity.ts";
+import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } from "./cgroup.ts";
+import {
+  closeAll,
+  hasGroupFile,
+  makeGroup,
+  makeInstanceGroup,
+  openGroup,
+  openGroupFile,
+  readCount,
+  readKeyed,
+  readPids,
+  removeGroup,
+  removeSharedGroup,
+  setLimit,
+  writeGroup,
+} from "./cgroup-files.ts";
+import type { V1Host } from "./cgroup-hierarchy.ts";
+import { killPids, killUnified } from "./kill-group.ts";
+import type { Native } from "./native.ts";
+
+const MIB = 1024 * 1024;
+const CPU_PERIOD_US = 100_000;
+/** The kernel refuses less. */
+const CPU_QUOTA_US_LEAST = 1000;
+
+/** Directories of one level, by what they do. */
+interface Places {
+  readonly memory: string;
+  readonly cpu: string;
+  readonly pids: string;
+  /** Null: `unified` counts CPU time. */
+  readonly cpuacct: string | null;
+  readonly unified: string | null;
+}
+
+function beneath(places: Places, name: string): Places {
+  const at = (directory: string | null): string | null =>
+    directory === null ? null : join(directory, name);
+  return {
+    memory: join(places.memory, name),
+    cpu: join(places.cpu, name),
+    pids: join(places.pids, name),
+    cpuacct: at(places.cpuacct),
+    unified: at(places.unified),
+  };
+}
+
+/** The directories of a level, each once: controllers may share a hierarchy. */
+function directoriesOf(places: Places): string[] {
+  return [...new Set(Object.values(places).filter((place): place is string => place !== null))];
+}
+
+/** The cap of every instance on this host together. */
+function capShared(directory: string, file: string): void {
+  writeGroup(directory, file, String(sharedMemoryBytes()));
+}
+
+/** Opens the instance's groups. @throws CprgError when they cannot be made */
+export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): GroupTree {
+  const base: Places = { ...host, cpuacct: host.unified === null ? host.cpuacct : null };
+  const parent = beneath(base, "cprg");
+  const own = beneath(parent, options.instance);
+  options.onPlaces(directoriesOf(own));
+  for (const directory of directoriesOf(own)) {
+    const shared = dirname(directory);
+    makeInstanceGroup(shared, directory, () => {
+      if (shared === parent.memory) capShared(shared, "memory.limit_in_bytes");
+    });
+  }
+  setLimit(own.memory, "memory.limit_in_bytes", String(options.capacity.memMb * MIB));
+  setLimit(own.pids, "pids.max", String(options.capacity.pids));
+  return {
+    createSandbox: (name, limits) => new V1Sandbox(native, beneath(own, name), limits),
+    close: async () => {
+      for (const directory of directoriesOf(own)) await removeGroup(directory);
+      for (const directory of directoriesOf(parent)) removeSharedGroup(directory);
+    },
+  };
+}
+
+class V1Sandbox implements SandboxGroups {
+  readonly #native: Native;
+  readonly #places: Places;
+  readonly #fds: number[] = [];
+  readonly hasMemoryLimit = true;
+  readonly launchDirFd: number = -1;
+  readonly launchFds: readonly number[];
+
+  constructor(native: Native, places: Places, limits: GroupLimits) {
+    this.#native = native;
+    this.#places = places;
+    try {
+      for (const directory of directoriesOf(places)) makeGroup(directory);
+      this.#setLimits(limits);
+      if (places.unified !== null) {
+        this.launchDirFd = openGroup(places.unified);
+        this.#fds.push(this.launchDirFd);
+      }
+      const entered = new Set([places.memory, places.cpu, places.cpuacct ?? places.cpu]);
+      this.launchFds = [...entered].map((directory) => this.#open(directory));
+    } catch (error) {
+      closeAll(this.#fds);
+      void Promise.allSettled(directoriesOf(places).map((directory) => removeGroup(directory)));
+      throw error;
+    }
+  }
+
+  #open(directory: string): number {
+    const fd = openGroupFile(directory, "tasks");
+    this.#fds.push(fd);
+    return fd;
+  }
+
+  #setLimits(limits: GroupLimits): void {
+    const { memory, cpu, pids } = this.#places;
+    const bytes = String(limits.mem_mb * MIB);
+    setLimit(memory, "memory.limit_in_bytes", bytes);
+    // Memory and swap together: none is swapped. Absent where swap accounting is off.
+    if (hasGroupFile(memory, "memory.memsw.limit_in_bytes")) {
+      setLimit(memory, "memory.memsw.limit_in_bytes", bytes);
+    }
+    const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.round(limits.cpu_cores * CPU_PERIOD_US));
+    setLimit(cpu, "cpu.cfs_quota_us", String(quotaUs));
+    setLimit(pids, "pids.max", String(limits.pids));
+  }
+
+  launched(): void {
+    closeAll(this.#fds);
+  }
+
+  createExec(name: string): ExecGroup {
+    return this.#places.unified === null
+      ? new PidsExec(this.#native, this.#places, name)
+      : new UnifiedExec(this.#native, join(this.#places.unified, name), this.#places.pids);
+  }
+
+  memoryBytes(): number | null {
+    return readCount(this.#places.memory, "memory.usage_in_bytes");
+  }
+
+  memoryPeakBytes(): number | null {
+    return readCount(this.#places.memory, "memory.max_usage_in_bytes");
+  }
+
+  oomKills(): number {
+    return readKeyed(this.#places.memory, "memory.oom_control", "oom_kill") ?? 0;
+  }
+
+  pids(): number | null {
+    return readCount(this.#places.pids, "pids.current");
+  }
+
+  pidsPeak(): number | null {
+    return readCount(this.#places.pids, "pids.peak");
+  }
+
+  pidsRefused(): number {
+    return readKeyed(this.#places.pids, "pids.events", "max") ?? 0;
+  }
+
+  cpuUs(): number {
+    const { unified, cpuacct } = this.#places;
+    if (unified !== null) return readKeyed(unified, "cpu.stat", "usage_usec") ?? 0;
+    return cpuacct === null ? 0 : Math.floor((readCount(cpuacct, "cpuacct.usage") ?? 0) / 1000);
+  }
+
+  async remove(): Promise<void> {
+    closeAll(this.#fds);
+    for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
+  }
+}
+
+/** An exec whose group is on cgroup2. */
+class UnifiedExec implements ExecGroup {
+  readonly #native: Native;
+  readonly #directory: string;
+  readonly #fds: number[] = [];
+
+  constructor(native: Native, directory: string, pids: string) {
+    this.#native = native;
+    this.#directory = directory;
+    makeGroup(directory);
+    try {
+      this.#fds.push(openGroupFile(pids, "tasks"));
+      this.#fds.push(openGroupFile(this.#directory, "cgroup.procs"));
+    } catch (error) {
+      closeAll(this.#fds);
+      void this.remove();
+      throw error;
+    }
+  }
+
+  get fds(): readonly number[] {
+    return this.#fds;
+  }
+
+  sent(): void {
+    closeAll(this.#fds);
+  }
+
+  processes(): readonly number[] {
+    return readPids(this.#directory);
+  }
+
+  isEmpty(): boolean {
+    return (readKeyed(this.#directory, "cgroup.events", "populated") ?? 0) === 0;
+  }
+
+  kill(): void {
+    killUnified(this.#native, this.#directory);
+  }
+
+  cpuUs(): number {
+    return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
+  }
+
+  remove(): Promise<void> {
+    return removeGroup(this.#directory);
+  }
+}
+
+/** An exec where no cgroup2 is mounted: a group of pids, emptied by hand. */
+class PidsExec implements ExecGroup {
+  readonly #native: Native;
+  readonly #directory: string;
+  readonly #cpuacct: string | null;
+  readonly #cpuUsAtStart: number;
+  readonly #fds: number[] = [];
+
+  constructor(native: Native, places: Places, name: string) {
+    this.#native = native;
+    this.#cpuacct = places.cpuacct;
+    this.#directory = join(places.pids, name);
+    makeGroup(this.#directory);
+    this.#cpuUsAtStart = this.#totalCpuUs();
+    try {
+      this.#fds.push(openGroupFile(this.#directory, "tasks"));
+    } catch (error) {
+      void this.remove();
+      throw error;
+    }
+  }
+
+  get fds(): readonly number[] {
+    return this.#fds;
+  }
+
+  sent(): void {
+    closeAll(this.#fds);
+  }
+
+  processes(): readonly number[] {
+    return readPids(this.#directory);
+  }
+
+  isEmpty(): boolean {
+    return readPids(this.#directory, "tasks").length === 0;
+  }
+
+  kill(): void {
+    killPids(this.#native, this.#directory);
+  }
+
+  cpuUs(): number {
+    return this.#totalCpuUs() - this.#cpuUsAtStart;
+  }
+
+  remove(): Promise<void> {
+    return removeGroup(this.#directory);
+  }
+
+  #totalCpuUs(): number {
+    if (this.#cpuacct === null) return 0;
+    return Math.floor((readCount(this.#cpuacct, "cpuacct.usage") ?? 0) / 1000);
+  }
+}

@@ -1,0 +1,85 @@
+/**
+ * What the engine wants of control groups, whichever version the host has: a group for each sandbox
+ * that carries its limits and counts, and beneath it a group for each exec that can be killed.
+ *
+ *     <own group>/cprg/<instance>/<sandbox>/…
+ *
+ * cgroup-v1.ts and cgroup-v2.ts implement it (kernel documentation: admin-guide/cgroup-v1 and
+ * admin-guide/cgroup-v2.rst).
+ */
+
+import type { Limits } from "../core/limits.ts";
+
+/** Limits that groups carry. */
+export type GroupLimits = Pick<Limits, "mem_mb" | "cpu_cores" | "pids">;
+
+/** Caps of all sandboxes of one instance together. */
+export interface GroupCapacity {
+  readonly memMb: number;
+  readonly pids: number;
+}
+
+/** How the groups of an instance are made. */
+export interface TreeOptions {
+  readonly instance: string;
+  readonly capacity: GroupCapacity;
+  /** Hears where its groups will be, before the first is made: what a reaper removes. */
+  onPlaces(directories: readonly string[]): void;
+}
+
+/** The groups of one engine instance. */
+export interface GroupTree {
+  /** @throws CprgError when a group cannot be made or a value is not taken */
+  createSandbox(name: string, limits: GroupLimits): SandboxGroups;
+  /** Removes the instance's groups; the sandboxes' must be gone. */
+  close(): Promise<void>;
+}
+
+/** The groups of one sandbox. */
+export interface SandboxGroups {
+  /** A v2 directory to clone process 1 into, or -1. */
+  readonly launchDirFd: number;
+  /** Descriptors that process 1 writes `0` to. */
+  readonly launchFds: readonly number[];
+  /** Whether the group limits memory: else the programs' own limits must. */
+  readonly hasMemoryLimit: boolean;
+  /**
+   * @param name unique within the sandbox
+   * @param initPid host pid of process 1
+   */
+  createExec(name: string, initPid: number): ExecGroup;
+  /** Bytes in use now. */
+  memoryBytes(): number | null;
+  memoryPeakBytes(): number | null;
+  /** Processes of this group that the kernel killed for memory, since the group exists. */
+  oomKills(): number;
+  /** Processes and threads now. */
+  pids(): number | null;
+  /** Most at once, or null where the kernel does not count it (Linux 6.1). */
+  pidsPeak(): number | null;
+  /** Times that the limit of processes refused one, since the group exists. */
+  pidsRefused(): number;
+  /** CPU time of everything in the sandbox, in microseconds. */
+  cpuUs(): number;
+  /** Closes the descriptors of the launch. */
+  launched(): void;
+  /** Removes every group, once all in it is dead. @throws CprgError when one stays */
+  remove(): Promise<void>;
+}
+
+/** The group of one exec. */
+export interface ExecGroup {
+  /** Descriptors that the exec's first process writes `0` to. */
+  readonly fds: readonly number[];
+  /** Closes them, once the message that carried them is sent. */
+  sent(): void;
+  /** Host pids of its processes; on v2 without zombies. */
+  processes(): readonly number[];
+  isEmpty(): boolean;
+  /** Sends SIGKILL to everything in it, also to what is being forked. */
+  kill(): void;
+  /** CPU time since the exec began, in microseconds. */
+  cpuUs(): number;
+  /** Removes the empty group. */
+  remove(): Promise<void>;
+}

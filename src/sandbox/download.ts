@@ -1,0 +1,173 @@
+/**
+ * Files and trees out of a sandbox onto the host. Everything is made beside the destination under a
+ * private name and renamed at the end; what fails or is cancelled leaves nothing. A link is made,
+ * never followed, and refused when it would lead out of what is downloaded.
+ */
+
+import { randomUUID } from "node:crypto";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeSync,
+} from "node:fs";
+import { basename, dirname, join, posix, resolve } from "node:path";
+import { CprgError } from "../core/errors.ts";
+import type { EntryHead, EntrySink } from "./archive.ts";
+import { pack, type Transfer, type TransferHost } from "./transfer.ts";
+
+const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
+/** Only the server may look into what is not whole yet. */
+const PRIVATE_DIRECTORY = 0o700;
+const PRIVATE_FILE = 0o600;
+
+/**
+ * Copies what is at the transfer's path to a host path, replacing what is there.
+ *
+ * @throws CprgError `permission_denied` for a link that leads out, `data_loss` for a bad stream
+ */
+export async function downloadTree(
+  host: TransferHost,
+  transfer: Transfer,
+  destination: string,
+): Promise<void> {
+  const target = resolve(destination);
+  mkdirSync(dirname(target), { recursive: true });
+  const stage = join(dirname(target), `.cprg-stage-${randomUUID()}`);
+  const writer = new StageWriter(stage);
+  try {
+    await pack(host, transfer, writer);
+    writer.finish();
+    replace(stage, target);
+  } finally {
+    writer.abandon();
+    rmSync(stage, { recursive: true, force: true });
+  }
+}
+
+/** A directory cannot be renamed over one that is not empty, nor over a file. */
+function replace(stage: string, target: string): void {
+  try {
+    renameSync(stage, target);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOTEMPTY" && code !== "EEXIST" && code !== "EISDIR" && code !== "ENOTDIR") {
+      throw new CprgError("failed_precondition", `Cannot write ${target}`, { cause: error });
+    }
+    const old = join(
+      dirname(target),
+      `.cprg-stage-${randomUUID()}-${basename(target)}`.slice(0, 200),
+    );
+    renameSync(target, old);
+    try {
+      renameSync(stage, target);
+    } catch (cause) {
+      renameSync(old, target);
+      throw new CprgError("failed_precondition", `Cannot write ${target}`, { cause });
+    }
+    rmSync(old, { recursive: true, force: true });
+  }
+}
+
+/** Makes the entries beneath a stage. */
+class StageWriter implements EntrySink {
+  readonly #stage: string;
+  /** Directories that this stream made, with the modes that they get at the end. */
+  readonly #directories = new Map<string, number>();
+  readonly #files = new Map<string, number>();
+  #open: { readonly fd: number; left: number } | null = null;
+  #link: { readonly path: string; readonly parts: Uint8Array[]; left: number } | null = null;
+  #root: EntryHead["type"] | null = null;
+
+  constructor(stage: string) {
+    this.#stage = stage;
+  }
+
+  async entry(head: EntryHead): Promise<void> {
+    this.#checkPlace(head.path, head.type);
+    const path = this.#at(head.path);
+    if (head.type === "directory") {
+      mkdirSync(path, { mode: PRIVATE_DIRECTORY });
+      this.#directories.set(head.path, head.mode);
+    } else if (head.type === "file") {
+      this.#open = { fd: openSync(path, CREATE, PRIVATE_FILE), left: head.size };
+      this.#files.set(head.path, head.mode);
+      if (head.size === 0) this.#closeFile();
+    } else {
+      this.#link = { path: head.path, parts: [], left: head.size };
+      if (head.size === 0) throw linkEscapes(head.path, "");
+    }
+  }
+
+  async content(bytes: Uint8Array): Promise<void> {
+    if (this.#open !== null) {
+      for (let at = 0; at < bytes.length; ) at += writeSync(this.#open.fd, bytes, at);
+      this.#open.left -= bytes.length;
+      if (this.#open.left === 0) this.#closeFile();
+    } else if (this.#link !== null) {
+      this.#link.parts.push(bytes);
+      this.#link.left -= bytes.length;
+      if (this.#link.left === 0) this.#makeLink(this.#link);
+    }
+  }
+
+  /** Sets the modes, innermost first: a directory may be one that nobody can enter. */
+  finish(): void {
+    if (this.#root === null) throw new CprgError("data_loss", "The sandbox sent nothing");
+    for (const [path, mode] of this.#files) chmodSync(this.#at(path), mode);
+    const inward = [...this.#directories].sort(([left], [right]) => right.length - left.length);
+    for (const [path, mode] of inward) chmodSync(this.#at(path), mode);
+  }
+
+  /** Closes what a failure left open. */
+  abandon(): void {
+    this.#closeFile();
+  }
+
+  #at(path: string): string {
+    return path === "" ? this.#stage : join(this.#stage, path);
+  }
+
+  /** Every parent is a directory that this stream made: never a link, never outside. */
+  #checkPlace(path: string, type: EntryHead["type"]): void {
+    const isFirst = this.#root === null;
+    this.#root ??= path === "" ? type : "directory";
+    if (isFirst && path === "") return;
+    const parent = path.includes("/") ? posix.dirname(path) : "";
+    const isTaken = path === "" || this.#directories.has(path) || this.#files.has(path);
+    if (this.#root === "directory" && this.#directories.has(parent) && !isTaken) return;
+    throw new CprgError("data_loss", `The sandbox sent ${JSON.stringify(path)} out of place`);
+  }
+
+  #closeFile(): void {
+    if (this.#open === null) return;
+    closeSync(this.#open.fd);
+    this.#open = null;
+  }
+
+  #makeLink({ path, parts }: { readonly path: string; readonly parts: Uint8Array[] }): void {
+    this.#link = null;
+    const target = Buffer.concat(parts).toString("utf8");
+    const landing = posix.normalize(posix.join(posix.dirname(path), target));
+    const isOut = posix.isAbsolute(target) || landing === ".." || landing.startsWith("../");
+    if (isOut || target.includes("\0")) throw linkEscapes(path, target);
+    symlinkSync(target, this.#at(path));
+    this.#files.delete(path);
+  }
+}
+
+function linkEscapes(path: string, target: string): CprgError {
+  return new CprgError(
+    "permission_denied",
+    `Cannot download the link ${JSON.stringify(path)}: ${JSON.stringify(target.slice(0, 256))} leads out of what is downloaded`,
+    {
+      reason: "LINK_ESCAPES",
+      hint: "Remove the link in the sandbox, or download what it points to",
+    },
+  );
+}

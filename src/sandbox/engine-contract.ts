@@ -1,0 +1,55 @@
+/** What an engine is to everyone else: how it is opened, and what it offers once it is. */
+
+import type { Layers } from "../core/event.ts";
+import type { Log } from "../core/log.ts";
+import type { ExecProvider } from "../provider/contract.ts";
+import type { Capacity } from "./admission.ts";
+import type { IdRange } from "./ids.ts";
+import type { LanguageName, LocalLanguages } from "./languages.ts";
+import type { Bind } from "./root-plan.ts";
+
+/** How strong the walls are: `ns` namespaces as root, `off` none at all. */
+export type EngineMode = "ns" | "rootless" | "off";
+
+/** How to open an engine. */
+export interface EngineOptions {
+  /** Locks, ids and mount points: what lives as long as the engine. */
+  readonly runDir: string;
+  /** Where native code is kept when it cannot be kept in memory. */
+  readonly dataDir: string;
+  readonly mode: "auto" | EngineMode;
+  /** Layers that may be missing, by name; only `cgroup` can be given up. */
+  readonly allowMissing?: readonly string[];
+  readonly binds?: readonly Bind[];
+  readonly interpreters?: Partial<Readonly<Record<LanguageName, string>>>;
+  readonly cgroupParent?: string;
+  readonly capacity?: Partial<Capacity>;
+  readonly idRange?: IdRange;
+  readonly log?: Log;
+}
+
+/** What an engine says of itself. */
+export interface EngineStatus {
+  readonly mode: EngineMode;
+  readonly instance: string;
+  readonly sandboxes: number;
+  readonly capacity: Capacity;
+  readonly reserved: Capacity;
+  readonly waiting: number;
+}
+
+/** An open engine. */
+export interface LocalEngine extends ExecProvider {
+  readonly mode: EngineMode;
+  readonly layers: Layers;
+  /** Layers that are not in force. `seccomp` is among them until it is built. */
+  readonly missing: readonly string[];
+  readonly instance: string;
+  readonly languages: LocalLanguages;
+  status(): EngineStatus;
+  /** Releases every lease and removes everything; idempotent. */
+  close(): Promise<void>;
+}
+
+/** Layers that no host has yet: production does not refuse over them. */
+export const NOT_YET_PROVIDED: readonly string[] = ["seccomp"];

@@ -1,0 +1,44 @@
+/** Limits of one exec, and the resource limits that back them (setrlimit(2)); only ever lowered. */
+
+import type { Limits } from "../core/limits.ts";
+import type { ExecSpec } from "../provider/contract.ts";
+import { RLIMIT } from "./layout.ts";
+import type { Rlimit } from "./spawn-plan.ts";
+
+const MIB = 1024 * 1024;
+const STACK_BYTES = 8 * MIB;
+const STACK_BYTES_MOST = 64 * MIB;
+const MEMLOCK_BYTES = 64 * 1024;
+/** Room above the group's limit, so that the group refuses first and counts it. */
+const NPROC_SPARE = 64;
+
+/** The sandbox's limits, with what the caller sets for this exec. */
+export function execLimits(sandbox: Limits, own: ExecSpec["limits"]): Limits {
+  return {
+    ...sandbox,
+    wall_seconds: own?.wall_seconds ?? sandbox.wall_seconds,
+    cpu_seconds: own?.cpu_seconds ?? sandbox.cpu_seconds,
+    output_kb: own?.output_kb ?? sandbox.output_kb,
+  };
+}
+
+/** Resource limits of the program. */
+export function execRlimits(limits: Limits, hasMemoryLimit: boolean): readonly Rlimit[] {
+  // Of one process; the group's counter is what decides, so this comes after it.
+  const cpu = Math.ceil(limits.cpu_seconds) + 1;
+  const rlimits = [
+    { resource: RLIMIT.cpu, soft: cpu, hard: cpu + 1 },
+    both(RLIMIT.fsize, limits.file_mb * MIB),
+    both(RLIMIT.nofile, limits.open_files),
+    both(RLIMIT.nproc, limits.pids + NPROC_SPARE),
+    both(RLIMIT.core, 0),
+    both(RLIMIT.memlock, MEMLOCK_BYTES),
+    both(RLIMIT.rtprio, 0),
+    { resource: RLIMIT.stack, soft: STACK_BYTES, hard: STACK_BYTES_MOST },
+  ];
+  return hasMemoryLimit ? rlimits : [...rlimits, both(RLIMIT.data, limits.mem_mb * MIB)];
+}
+
+function both(resource: number, value: number): Rlimit {
+  return { resource, soft: value, hard: value };
+}

@@ -1,0 +1,90 @@
+/** How an exec ended, from the wait status, the counters and what was asked of it; pure. */
+
+import type { Limits } from "../core/limits.ts";
+import type { LimitHit, Outcome } from "../core/outcome.ts";
+import type { Reason } from "../core/reasons.ts";
+import type { Report } from "./layout.ts";
+import type { Death } from "./native.ts";
+import { signalName } from "./steps.ts";
+import type { Counters } from "./watch.ts";
+
+const SIGKILL = 9;
+const SIGXCPU = 24;
+
+/** The end of the main process: its own, or that of the sandbox around it. */
+export type MainEnd =
+  | { readonly type: "ended"; readonly report: Report }
+  | { readonly type: "lost"; readonly death: Death };
+
+/** Everything that decides. */
+export interface OutcomeFacts {
+  readonly main: MainEnd;
+  readonly started: Report;
+  /** Why we ended it, if we did, and when. */
+  readonly request: { readonly reason: Reason; readonly atNs: bigint } | null;
+  readonly counters: Counters;
+  /** Processes that the kernel killed for memory in the sandbox while it ran. */
+  readonly oomKills: number;
+  readonly limits: Limits;
+  /** Notes hits that only the end shows, and knows all. */
+  readonly watch: {
+    hit(limit: "cpu_seconds", seen: Pick<LimitHit, "observed" | "sampled">): void;
+    readonly hits: readonly LimitHit[];
+  };
+  readonly killed: number;
+}
+
+/** The outcome; it invents nothing: what is not known is null. */
+export function decideOutcome(facts: OutcomeFacts): Outcome {
+  const { main, started, counters, watch, killed } = facts;
+  const report = main.type === "ended" ? main.report : null;
+  const reason = decideReason(facts);
+  const cpuUs = Math.max(counters.cpuUs, report === null ? 0 : report.userUs + report.systemUs);
+  const endNs = report?.atNs ?? started.atNs;
+  return {
+    exitCode: report === null || report.signal !== 0 ? null : report.code,
+    signal: report === null || report.signal === 0 ? null : signalName(report.signal),
+    reason,
+    limitsHit: watch.hits,
+    violations: [],
+    usage: {
+      cpu_ms: Math.round(cpuUs / 1000),
+      memory_peak_bytes: counters.memoryPeakBytes,
+      pids_peak: counters.pidsPeak,
+    },
+    durationMs: Math.round(Number(endNs - started.atNs) / 1e3) / 1e3,
+    killed,
+    ...(reason === "setup_failed" && main.type === "lost" ? { error: lost(main.death) } : {}),
+  };
+}
+
+function decideReason(facts: OutcomeFacts): Reason {
+  const { main, request, oomKills } = facts;
+  if (main.type === "lost") {
+    return request?.reason ?? (oomKills > 0 ? "oom" : "setup_failed");
+  }
+  const { report } = main;
+  if (request !== null && report.atNs >= request.atNs) return request.reason;
+  if (report.signal === 0) return "exit";
+  if (report.signal === SIGKILL && oomKills > 0) return "oom";
+  if (isCpuLimit(facts, report)) return "cpu_limit";
+  return "signal";
+}
+
+/** RLIMIT_CPU ended it before the group's counter was looked at. */
+function isCpuLimit({ counters, limits, watch }: OutcomeFacts, report: Report): boolean {
+  const isItsSignal = report.signal === SIGXCPU || report.signal === SIGKILL;
+  const usedMs = Math.max(counters.cpuUs, report.userUs + report.systemUs) / 1000;
+  if (!isItsSignal || usedMs < limits.cpu_seconds * 1000) return false;
+  watch.hit("cpu_seconds", { observed: usedMs / 1000, sampled: false });
+  return true;
+}
+
+function lost(death: Death): NonNullable<Outcome["error"]> {
+  const how =
+    death.signal === null ? `exited with ${death.code}` : `died of ${signalName(death.signal)}`;
+  return {
+    message: `The sandbox ended while the program ran: its process 1 ${how}`,
+    hint: "See the kernel's log (dmesg)",
+  };
+}

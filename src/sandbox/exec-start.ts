@@ -1,0 +1,211 @@
+/** Starting a program in a sandbox: its group, its pipes, the request, and the answer to it. */
+
+import { closeSync } from "node:fs";
+import type { CprgError, ErrorCode } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type { ExecSpec } from "../provider/contract.ts";
+import type { ExecGroup } from "./cgroup.ts";
+import { emptyGroup } from "./empty-group.ts";
+import { LocalExec } from "./exec.ts";
+import { execLimits, execRlimits } from "./exec-limits.ts";
+import { sandboxGone } from "./init-channel.ts";
+import { InputPipe } from "./input.ts";
+import { REPORT, type Report } from "./layout.ts";
+import type { Native } from "./native.ts";
+import { NoticeQueue } from "./notice-queue.ts";
+import { OutputStream } from "./output.ts";
+import { listenFor } from "./reports.ts";
+import { WORKSPACE } from "./root-plan.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { encodeExec } from "./spawn-plan.ts";
+import { stepError } from "./steps.ts";
+import { LimitWatch } from "./watch.ts";
+
+/** Makes programs the first to die when memory runs out, before process 1. */
+const OOM_SCORE_ADJ = 500;
+const UMASK = 0o022;
+const KIB = 1024;
+const STEP_DIRECTORY = 71;
+const STEP_EXECVE = 72;
+const ENOENT = 2;
+const EACCES = 13;
+const ENOTDIR = 20;
+
+/** Where a program is started. */
+export interface ExecHost {
+  readonly native: Native;
+  readonly sandbox: Sandbox;
+  readonly limits: Limits;
+  readonly log: Log;
+}
+
+/** The server's ends of a program's streams, and the program's own. */
+interface Pipes {
+  readonly input: InputPipe | null;
+  readonly stdoutFd: number;
+  readonly stderrFd: number;
+  readonly theirs: readonly number[];
+}
+
+/**
+ * Starts a program.
+ *
+ * @param id unique among those that live in the sandbox
+ * @throws CprgError with `setup` when it never ran; then nothing of it is left
+ */
+export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
+  const limits = execLimits(host.limits, spec.limits);
+  const group = host.sandbox.groups.createExec(`exec-${id}`, host.sandbox.pid);
+  const reports = listenFor(host.sandbox.channel, id);
+  let pipes: Pipes | null = null;
+  try {
+    pipes = openPipes(host.native, spec);
+    const message = encodeExec({
+      id,
+      argv: [spec.executable, ...spec.arguments],
+      variables: spec.variables,
+      directory: spec.directory ?? WORKSPACE,
+      isNullStdin: pipes.input === null,
+      cgroupCount: group.fds.length,
+      rlimits: execRlimits(limits, host.sandbox.groups.hasMemoryLimit),
+      umask: UMASK,
+      oomScoreAdj: OOM_SCORE_ADJ,
+    });
+    await host.sandbox.channel.send(message, [...pipes.theirs, ...group.fds]);
+  } catch (error) {
+    if (pipes !== null) closeOurs(pipes);
+    await dropGroup(host, group);
+    throw error;
+  } finally {
+    if (pipes !== null) for (const fd of pipes.theirs) closeSync(fd);
+    group.sent();
+  }
+  const started = await reports.started;
+  if (started?.type === REPORT.started) {
+    return assemble(host, { id, limits, group, pipes, spec, started, exited: reports.ended });
+  }
+  closeOurs(pipes);
+  await dropGroup(host, group);
+  throw started === null ? sandboxGone() : execError(started, spec);
+}
+
+function openPipes(native: Native, spec: ExecSpec): Pipes {
+  const opened: number[] = [];
+  const open = (ours: "read" | "write"): readonly [number, number] => {
+    const pair = native.pipe(ours);
+    opened.push(...pair);
+    return pair;
+  };
+  try {
+    const stdin = spec.stdin === undefined ? null : open("write");
+    const stdout = open("read");
+    const stderr = open("read");
+    return {
+      input: stdin === null ? null : new InputPipe(stdin[1]),
+      stdoutFd: stdout[0],
+      stderrFd: stderr[0],
+      theirs: [...(stdin === null ? [] : [stdin[0]]), stdout[1], stderr[1]],
+    };
+  } catch (error) {
+    for (const fd of opened) closeSync(fd);
+    throw error;
+  }
+}
+
+function closeOurs(pipes: Pipes): void {
+  pipes.input?.abandon();
+  closeSync(pipes.stdoutFd);
+  closeSync(pipes.stderrFd);
+}
+
+async function dropGroup({ sandbox, log }: ExecHost, group: ExecGroup): Promise<void> {
+  try {
+    await emptyGroup(group, { initPid: sandbox.pid, kill: () => group.kill() });
+    await group.remove();
+  } catch (error) {
+    // The sandbox's own removal takes what is left, and fails loudly if it cannot.
+    log.warn("group of a failed exec not removed", { error });
+  }
+}
+
+interface Started {
+  readonly id: number;
+  readonly limits: Limits;
+  readonly group: ExecGroup;
+  readonly pipes: Pipes;
+  readonly spec: ExecSpec;
+  readonly started: Report;
+  readonly exited: Promise<Report | null>;
+}
+
+function assemble(host: ExecHost, made: Started): LocalExec {
+  const { id, limits, group, pipes, spec, started, exited } = made;
+  const { native, sandbox, log } = host;
+  const queue = new NoticeQueue();
+  // The watch is made first, but nothing calls back before this function has returned.
+  const execBox: { exec?: LocalExec } = {};
+  const watch = new LimitWatch({
+    native,
+    sandbox: sandbox.groups,
+    group,
+    limits,
+    workspaceFd: sandbox.workspaceFd,
+    notify: (notice) => queue.push(notice),
+    onTimeUp: (reason) => execBox.exec?.kill(reason),
+  });
+  const limitBytes = limits.output_kb * KIB;
+  const output = (channel: "stdout" | "stderr", fd: number): OutputStream =>
+    new OutputStream({
+      channel,
+      reader: Bun.file(fd).stream().getReader(),
+      onEnd: () => closeSync(fd),
+      limitBytes,
+      queue,
+      onTruncated: () => watch.hit("output_kb", { observed: limits.output_kb, sampled: false }),
+    });
+  const outputs = [output("stdout", pipes.stdoutFd), output("stderr", pipes.stderrFd)];
+  const exec = new LocalExec({
+    id,
+    native,
+    sandbox,
+    limits,
+    log,
+    group,
+    watch,
+    queue,
+    outputs,
+    input: pipes.input,
+    started,
+    exited,
+  });
+  execBox.exec = exec;
+  if (spec.stdin instanceof Uint8Array) feed(pipes.input, spec.stdin);
+  return exec;
+}
+
+/** A program need not read its input: what it leaves is no error. */
+function feed(input: InputPipe | null, bytes: Uint8Array): void {
+  input?.write(bytes).catch(() => undefined);
+  void input?.close();
+}
+
+function execError(report: Report, spec: ExecSpec): CprgError {
+  const op = `start ${JSON.stringify(spec.executable.slice(0, 256))}`;
+  if (report.step === STEP_DIRECTORY) {
+    return stepError(report, {
+      op,
+      subject: spec.directory ?? WORKSPACE,
+      code: "failed_precondition",
+      reason: "DIRECTORY",
+    });
+  }
+  if (report.step !== STEP_EXECVE) return stepError(report, { op });
+  const codes: Readonly<Record<number, readonly [ErrorCode, string]>> = {
+    [ENOENT]: ["not_found", "PROGRAM_NOT_FOUND"],
+    [ENOTDIR]: ["not_found", "PROGRAM_NOT_FOUND"],
+    [EACCES]: ["permission_denied", "PROGRAM_NOT_EXECUTABLE"],
+  };
+  const [code, reason] = codes[report.errno] ?? ["failed_precondition", "PROGRAM_NOT_EXECUTABLE"];
+  return stepError(report, { op, code, reason });
+}

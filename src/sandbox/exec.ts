@@ -1,0 +1,203 @@
+/**
+ * One program in a sandbox, from its pipes to its outcome. It has ended when every process of its
+ * group is dead, not when its main process is; only then is the outcome known.
+ */
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { CprgError } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type { Outcome } from "../core/outcome.ts";
+import type { Reason } from "../core/reasons.ts";
+import type { Exec, ExecNotice } from "../provider/contract.ts";
+import type { ExecGroup } from "./cgroup.ts";
+import { emptyGroup } from "./empty-group.ts";
+import { decideOutcome, type MainEnd } from "./exec-outcome.ts";
+import type { InputPipe } from "./input.ts";
+import type { Report } from "./layout.ts";
+import type { Native } from "./native.ts";
+import type { NoticeQueue } from "./notice-queue.ts";
+import type { OutputStream } from "./output.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { encodeSignal } from "./spawn-plan.ts";
+import { signalNumber } from "./steps.ts";
+import type { LimitWatch } from "./watch.ts";
+
+const SIGTERM = "SIGTERM";
+/** Tries to signal a main process whose sandbox is busy, and the pause between two. */
+const SIGNAL_TRIES_MAX = 200;
+const SIGNAL_PAUSE_MS = 5;
+
+/** The parts of a program that has been started. */
+export interface ExecParts {
+  readonly id: number;
+  readonly native: Native;
+  readonly sandbox: Sandbox;
+  readonly limits: Limits;
+  readonly log: Log;
+  readonly group: ExecGroup;
+  readonly watch: LimitWatch;
+  readonly queue: NoticeQueue;
+  readonly outputs: readonly OutputStream[];
+  readonly input: InputPipe | null;
+  /** The report that it runs. */
+  readonly started: Report;
+  /** The report of its end, or null when the sandbox ended first. */
+  readonly exited: Promise<Report | null>;
+}
+
+/** Why and when it was ended by us. */
+export interface KillRequest {
+  readonly reason: Reason;
+  readonly atNs: bigint;
+}
+
+/** A program that runs in a local sandbox. */
+export class LocalExec implements Exec {
+  readonly #parts: ExecParts;
+  readonly #killed = new Set<number>();
+  #request: KillRequest | null = null;
+  #graceTimer: ReturnType<typeof setTimeout> | null = null;
+  #graceEndsMs = Number.POSITIVE_INFINITY;
+  #isMainGone = false;
+  readonly outcome: Promise<Outcome>;
+  /** Resolves when every stream has been read to its end. */
+  readonly drained: Promise<unknown>;
+
+  constructor(parts: ExecParts) {
+    this.#parts = parts;
+    this.drained = Promise.allSettled(parts.outputs.map(({ done }) => done));
+    parts.watch.start();
+    this.outcome = this.#run();
+  }
+
+  get notices(): AsyncIterable<ExecNotice> {
+    return this.#parts.queue;
+  }
+
+  get pid(): number {
+    return this.#parts.started.pid;
+  }
+
+  write(bytes: Uint8Array): Promise<void> {
+    return this.#inputPipe().write(bytes);
+  }
+
+  closeInput(): Promise<void> {
+    return this.#inputPipe().close();
+  }
+
+  signal(name: string): void {
+    const number = signalNumber(name);
+    if (!this.#isMainGone) void this.#sendSignal(number);
+  }
+
+  kill(reason: Reason, options: { readonly graceMs?: number } = {}): void {
+    if (this.#isMainGone) return;
+    const { native } = this.#parts;
+    const isFirst = this.#request === null;
+    this.#request ??= { reason, atNs: native.monotonicNs() };
+    const graceMs = Math.max(0, options.graceMs ?? 0);
+    const endsMs = performance.now() + graceMs;
+    if (endsMs >= this.#graceEndsMs) return;
+    this.#graceEndsMs = endsMs;
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    if (graceMs === 0) {
+      this.#killGroup();
+      return;
+    }
+    if (isFirst) this.signal(SIGTERM);
+    this.#graceTimer = setTimeout(() => this.#killGroup(), graceMs);
+  }
+
+  /** The sandbox is being removed: nobody will read what is left. */
+  abandon(): void {
+    this.#parts.queue.discard();
+    this.#parts.input?.abandon();
+    for (const output of this.#parts.outputs) output.stop();
+  }
+
+  /** Removes its empty group. */
+  removeGroup(): Promise<void> {
+    return this.#parts.group.remove();
+  }
+
+  #inputPipe(): InputPipe {
+    const { input } = this.#parts;
+    if (input !== null) return input;
+    throw new CprgError("failed_precondition", "Cannot write to standard input: it is /dev/null", {
+      reason: "INPUT_CLOSED",
+    });
+  }
+
+  async #sendSignal(number: number): Promise<void> {
+    const { sandbox, id } = this.#parts;
+    const message = encodeSignal(id, number);
+    for (let tries = 0; tries < SIGNAL_TRIES_MAX && !this.#isMainGone; tries += 1) {
+      try {
+        if (sandbox.channel.trySend(message, [])) return;
+      } catch {
+        // The sandbox has ended, and the program with it.
+        return;
+      }
+      await sleep(SIGNAL_PAUSE_MS);
+    }
+  }
+
+  /** Notes what is there, then kills it, and what it forks meanwhile. */
+  #killGroup(): void {
+    const { group, log, sandbox } = this.#parts;
+    for (const pid of group.processes()) this.#killed.add(pid);
+    try {
+      group.kill();
+    } catch (error) {
+      log.error("group not killed, ending its sandbox", { error });
+      void sandbox.destroy().catch((cause: unknown) => log.error("sandbox stuck", { cause }));
+    }
+  }
+
+  async #run(): Promise<Outcome> {
+    const { exited, sandbox, group, watch, log } = this.#parts;
+    const report = await exited;
+    this.#isMainGone = true;
+    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    const main: MainEnd =
+      report === null ? { type: "lost", death: await deathOf(sandbox) } : { type: "ended", report };
+    try {
+      await emptyGroup(group, { initPid: sandbox.pid, kill: () => this.#killGroup() });
+    } catch (error) {
+      log.error("exec not empty, ending its sandbox", { error });
+      await sandbox.destroy().catch((cause: unknown) => log.error("sandbox stuck", { cause }));
+    }
+    const oomKills = watch.oomKills();
+    const counters = watch.finish();
+    const outcome = decideOutcome({
+      main,
+      started: this.#parts.started,
+      request: this.#request,
+      counters,
+      oomKills,
+      watch,
+      limits: this.#parts.limits,
+      killed: this.#killed.size,
+    });
+    this.#finish();
+    return outcome;
+  }
+
+  #finish(): void {
+    const { outputs, queue, input } = this.#parts;
+    input?.abandon();
+    for (const output of outputs) output.finishSoon();
+    void this.drained.then(() => queue.end());
+  }
+}
+
+async function deathOf(sandbox: Sandbox): Promise<{ code: number | null; signal: number | null }> {
+  try {
+    return await sandbox.death;
+  } catch {
+    // It cannot be reaped; whoever destroys the sandbox hears of it.
+    return { code: null, signal: null };
+  }
+}

@@ -1,0 +1,189 @@
+/** What this host has of each layer, with the fix for what is missing: `cprg doctor` prints it. */
+
+import { readFileSync } from "node:fs";
+import { arch, release } from "node:os";
+import { CprgError } from "../core/errors.ts";
+import { DEFAULT_LIMITS } from "../core/limits.ts";
+import { silentLog } from "../core/log.ts";
+import { readCount } from "./cgroup-files.ts";
+import type { CgroupHost } from "./cgroup-hierarchy.ts";
+import { findCgroups } from "./cgroup-host.ts";
+import { openLocalEngine } from "./engine.ts";
+import type { EngineOptions } from "./engine-contract.ts";
+import { allowsUserNamespaces, kernelAtLeast } from "./kernel.ts";
+
+/** One thing that a host has or lacks. */
+export interface HostLayer {
+  readonly name: string;
+  readonly ok: boolean;
+  /** Whether nothing runs without it; otherwise the layer is weaker, as `detail` says. */
+  readonly isRequired: boolean;
+  readonly detail: string;
+  /** What the operator can do; null when nothing is to be done. */
+  readonly fix: string | null;
+}
+
+/** Everything about a host. */
+export interface HostReport {
+  readonly kernel: string;
+  readonly arch: string;
+  readonly uid: number;
+  readonly cgroup: CgroupHost["version"] | null;
+  readonly layers: readonly HostLayer[];
+}
+
+/** Capabilities that the server needs (capabilities(7)), by number. */
+const CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
+
+/**
+ * Looks at the host and, where that can be, runs a program in a sandbox. On cgroup v2 the process
+ * may move itself into a group of its own, as a server does.
+ */
+export async function hostReport(options: EngineOptions): Promise<HostReport> {
+  const uid = process.geteuid?.() ?? -1;
+  const cgroups = lookForCgroups(options);
+  const found = cgroups.host;
+  return {
+    kernel: release(),
+    arch: arch(),
+    uid,
+    cgroup: found?.version ?? null,
+    layers: [
+      rootLayer(uid),
+      capabilityLayer(),
+      userNamespaceLayer(),
+      cgroups.layer,
+      ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
+      mountLayer(),
+      {
+        name: "seccomp",
+        ok: false,
+        isRequired: false,
+        detail: "system calls are not filtered by this version",
+        fix: null,
+      },
+      await sandboxLayer(options),
+    ],
+  };
+}
+
+function rootLayer(uid: number): HostLayer {
+  const ok = uid === 0;
+  return {
+    name: "root",
+    ok,
+    isRequired: true,
+    detail: ok ? "runs as root" : `runs as uid ${uid}`,
+    fix: ok ? null : "Start it as root (sudo)",
+  };
+}
+
+function capabilityLayer(): HostLayer {
+  const status = readFileSync("/proc/self/status", "utf8");
+  const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  const absent = Object.entries(CAPABILITIES)
+    .filter(([, bit]) => (effective & (1n << BigInt(bit))) === 0n)
+    .map(([name]) => `CAP_${name}`);
+  const ok = absent.length === 0;
+  return {
+    name: "capabilities",
+    ok,
+    isRequired: true,
+    detail: ok ? "has what namespaces and id maps need" : `lacks ${absent.join(", ")}`,
+    fix: ok ? null : `Give the server ${absent.join(", ")} (container: --cap-add)`,
+  };
+}
+
+function userNamespaceLayer(): HostLayer {
+  const ok = allowsUserNamespaces();
+  return {
+    name: "identity",
+    ok,
+    isRequired: false,
+    detail: ok
+      ? "user namespaces are allowed: not even process 1 of a sandbox holds a right on the host"
+      : "user namespaces are forbidden: process 1 of a sandbox keeps SETUID, SETGID and KILL",
+    fix: ok ? null : "sysctl user.max_user_namespaces=10000",
+  };
+}
+
+interface FoundCgroups {
+  readonly host: CgroupHost | null;
+  readonly layer: HostLayer;
+}
+
+function lookForCgroups({ cgroupParent }: EngineOptions): FoundCgroups {
+  const base = { name: "cgroup", isRequired: true };
+  try {
+    const host = findCgroups(cgroupParent === undefined ? {} : { cgroupParent });
+    const places =
+      host.version === "v2" ? (host.note ?? host.base) : `${host.memory} and ${host.pids}`;
+    return { host, layer: { ...base, ok: true, detail: `${host.version}: ${places}`, fix: null } };
+  } catch (error) {
+    const { message, hint } = CprgError.from(error);
+    return { host: null, layer: { ...base, ok: false, detail: message, fix: hint ?? null } };
+  }
+}
+
+function killLayer(host: CgroupHost): HostLayer {
+  const ok = host.version === "v2" ? kernelAtLeast(5, 14) : host.unified !== null;
+  return {
+    name: "cgroup.kill",
+    ok,
+    isRequired: false,
+    detail: ok ? "groups are killed as a whole" : "groups are emptied process by process",
+    fix: ok ? null : "Linux 5.14 with cgroup2 mounted, beside v1 or alone",
+  };
+}
+
+function swapLayer(host: CgroupHost): HostLayer {
+  const hasSwap = !/^SwapTotal:\s+0 kB$/m.test(readFileSync("/proc/meminfo", "utf8"));
+  const isCounted =
+    host.version === "v2"
+      ? readCount(host.base, "memory.swap.current") !== null
+      : readCount(host.memory, "memory.memsw.usage_in_bytes") !== null;
+  const ok = !hasSwap || isCounted;
+  return {
+    name: "swap",
+    ok,
+    isRequired: false,
+    detail: hasSwap
+      ? `the host swaps; sandboxes ${isCounted ? "do not" : "may"}`
+      : "the host has no swap",
+    fix: ok ? null : "Boot with swapaccount=1, or turn swap off",
+  };
+}
+
+function mountLayer(): HostLayer {
+  const ok = kernelAtLeast(5, 12);
+  return {
+    name: "mount_setattr",
+    ok,
+    isRequired: false,
+    detail: ok
+      ? "mounts become read-only with everything beneath them in one call"
+      : "mounts are made read-only one by one",
+    fix: ok ? null : "Linux 5.12",
+  };
+}
+
+/** The proof: everything above together, for one program. */
+async function sandboxLayer(options: EngineOptions): Promise<HostLayer> {
+  const base = { name: "sandbox", isRequired: true };
+  try {
+    const engine = await openLocalEngine({ ...options, log: options.log ?? silentLog });
+    try {
+      const lease = await engine.open(await engine.reserve(DEFAULT_LIMITS));
+      const result = await lease.invoke({ executable: "/bin/true" });
+      await lease.release();
+      const ok = result.status === 0;
+      const detail = ok ? `ran a program in mode ${engine.mode}` : `status ${result.status}`;
+      return { ...base, ok, detail, fix: null };
+    } finally {
+      await engine.close();
+    }
+  } catch (error) {
+    const { message, hint } = CprgError.from(error);
+    return { ...base, ok: false, detail: message, fix: hint ?? null };
+  }
+}

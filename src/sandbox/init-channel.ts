@@ -1,0 +1,128 @@
+/**
+ * The two connections to process 1 of a sandbox: requests go out on a socket, reports come in on a
+ * pipe. Hands each report to whoever waits for its exec, and says when process 1 is gone.
+ */
+
+import { closeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { CprgError } from "../core/errors.ts";
+import { decodeReport, type Report, SIZES } from "./layout.ts";
+import type { Native } from "./native.ts";
+
+/** Tries to send while process 1 is busy with earlier requests, and the pause between two. */
+const SEND_TRIES_MAX = 2000;
+const SEND_PAUSE_MS = 5;
+
+/** Hears the reports of one exec. */
+export type ReportListener = (report: Report) => void;
+
+/** Both ends of the server. */
+export class InitChannel {
+  readonly #native: Native;
+  readonly #controlFd: number;
+  readonly #reportFd: number;
+  readonly #listeners = new Map<number, ReportListener>();
+  #isClosed = false;
+  /** Resolves when process 1 has let go of its pipe: it is dead or dying. */
+  readonly ended: Promise<void>;
+
+  constructor(
+    native: Native,
+    fds: { readonly control: number; readonly report: number },
+    onSetup: ReportListener,
+  ) {
+    this.#native = native;
+    this.#controlFd = fds.control;
+    this.#reportFd = fds.report;
+    this.#listeners.set(0, onSetup);
+    // A pipe that cannot be read is as good as closed: the sandbox is then taken for dead.
+    this.ended = this.#read().catch(() => undefined);
+  }
+
+  /** From now on reports with this id go to the listener. */
+  listen(id: number, listener: ReportListener): void {
+    this.#listeners.set(id, listener);
+  }
+
+  /** Reports with this id are dropped. */
+  forget(id: number): void {
+    this.#listeners.delete(id);
+  }
+
+  /** Sends one request. @throws CprgError when process 1 is gone or does not take it */
+  async send(message: Uint8Array, fds: readonly number[]): Promise<void> {
+    for (let tries = 0; tries < SEND_TRIES_MAX; tries += 1) {
+      if (this.trySend(message, fds)) return;
+      await sleep(SEND_PAUSE_MS);
+    }
+    throw new CprgError("unavailable", "Cannot reach the sandbox: it takes no requests", {
+      reason: "SANDBOX_STUCK",
+    });
+  }
+
+  /** Sends one request if there is room now. @throws CprgError when process 1 is gone */
+  trySend(message: Uint8Array, fds: readonly number[]): boolean {
+    if (this.#isClosed) throw sandboxGone();
+    try {
+      return this.#native.send(this.#controlFd, message, fds);
+    } catch (cause) {
+      throw sandboxGone(cause);
+    }
+  }
+
+  /** The descriptors of the message that came with READY. */
+  receiveFds(): readonly number[] {
+    return this.#native.receiveFds(this.#controlFd) ?? [];
+  }
+
+  /** Closes the socket, which also makes process 1 exit; the pipe closes when it has. */
+  close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    closeSync(this.#controlFd);
+  }
+
+  async #read(): Promise<void> {
+    const reader = Bun.file(this.#reportFd).stream().getReader();
+    let pending = new Uint8Array(0);
+    try {
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) return;
+        pending = this.#dispatch(pending.length === 0 ? value : concat(pending, value));
+      }
+    } finally {
+      closeSync(this.#reportFd);
+    }
+  }
+
+  /** Hands out whole records and returns the rest. */
+  #dispatch(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    let at = 0;
+    for (; at + SIZES.report <= bytes.length; at += SIZES.report) {
+      const report = decodeReport(view, at);
+      this.#listeners.get(report.id)?.(report);
+    }
+    return bytes.subarray(at);
+  }
+}
+
+function concat(
+  left: Uint8Array<ArrayBuffer>,
+  right: Uint8Array<ArrayBuffer>,
+): Uint8Array<ArrayBuffer> {
+  const joined = new Uint8Array(left.length + right.length);
+  joined.set(left);
+  joined.set(right, left.length);
+  return joined;
+}
+
+/** The error of everything that is asked of a sandbox that is no more. */
+export function sandboxGone(cause?: unknown): CprgError {
+  return new CprgError("unavailable", "Cannot use the sandbox: it has ended", {
+    reason: "SANDBOX_GONE",
+    retryable: false,
+    ...(cause === undefined ? {} : { cause }),
+  });
+}

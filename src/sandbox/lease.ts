@@ -1,0 +1,198 @@
+/** The lease of a local sandbox: programs, files in and out, and the end of it all. */
+
+import { posix } from "node:path";
+import { CprgError } from "../core/errors.ts";
+import type { Layers } from "../core/event.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type {
+  Artifact,
+  Command,
+  CommandResult,
+  Exec,
+  ExecLease,
+  ExecSpec,
+  LeaseCapability,
+  TransferOptions,
+} from "../provider/contract.ts";
+import { invokeThrough } from "../provider/invoke.ts";
+import { encodeEnd, encodeEntry } from "./archive.ts";
+import { listArtifacts } from "./artifacts.ts";
+import { downloadTree } from "./download.ts";
+import type { LocalExec } from "./exec.ts";
+import { startExec } from "./exec-start.ts";
+import { sandboxGone } from "./init-channel.ts";
+import { BOUNDS } from "./layout.ts";
+import type { Native } from "./native.ts";
+import { HOME, WORKSPACE, WRITABLE } from "./root-plan.ts";
+import type { Sandbox } from "./sandbox.ts";
+import { type Transfer, unpack } from "./transfer.ts";
+import { uploadTree } from "./upload.ts";
+import { sandboxVariables } from "./variables.ts";
+
+const FILE_MODE = 0o644;
+
+/** What a lease is made of. */
+export interface LeaseParts {
+  readonly native: Native;
+  readonly sandbox: Sandbox;
+  readonly limits: Limits;
+  readonly layers: Layers;
+  readonly missing: readonly string[];
+  readonly log: Log;
+  /** Called when everything is gone. */
+  onReleased(): void;
+}
+
+/** A lease on a local sandbox. */
+export class LocalLease implements ExecLease {
+  readonly #parts: LeaseParts;
+  readonly #execs = new Map<number, LocalExec>();
+  /** Those whose output is not read to its end. */
+  readonly #unread = new Set<LocalExec>();
+  /** Removals of groups that the end waits for. */
+  readonly #removals = new Set<Promise<void>>();
+  #nextId = 1;
+  #busy = 0;
+  #release: Promise<void> | null = null;
+  readonly root = WORKSPACE;
+  readonly home = HOME;
+  readonly capabilities: readonly LeaseCapability[] = [];
+
+  constructor(parts: LeaseParts) {
+    this.#parts = parts;
+  }
+
+  get layers(): Layers {
+    return this.#parts.layers;
+  }
+
+  get missing(): readonly string[] {
+    return this.#parts.missing;
+  }
+
+  async exec(spec: ExecSpec): Promise<Exec> {
+    this.#enter();
+    const id = this.#takeId();
+    try {
+      const exec = await startExec(this.#parts, spec, id);
+      this.#execs.set(id, exec);
+      this.#unread.add(exec);
+      void exec.drained.then(() => this.#unread.delete(exec));
+      void exec.outcome.then(() => this.#ended(id, exec));
+      return exec;
+    } finally {
+      this.#busy -= 1;
+    }
+  }
+
+  invoke(command: Command): Promise<CommandResult> {
+    return invokeThrough(this, command, sandboxVariables());
+  }
+
+  async putFile(path: string, content: Uint8Array, mode: number = FILE_MODE): Promise<void> {
+    const head = encodeEntry({ type: "file", mode, path: "", size: content.length });
+    await this.#transfer({ path }, (transfer) =>
+      unpack(this.#parts, transfer, [head, content, encodeEnd()]),
+    );
+  }
+
+  async upload(source: string, destination: string, options?: TransferOptions): Promise<void> {
+    const isMerge = WRITABLE.some(({ path }) => path === destination);
+    await this.#transfer(
+      { path: destination, isMerge, ...(options ? { options } : {}) },
+      (transfer) => uploadTree(this.#parts, transfer, source),
+    );
+  }
+
+  async download(source: string, destination: string, options?: TransferOptions): Promise<void> {
+    await this.#transfer({ path: source, ...(options ? { options } : {}) }, (transfer) =>
+      downloadTree(this.#parts, transfer, destination),
+    );
+  }
+
+  async artifacts(): Promise<readonly Artifact[]> {
+    if (this.#release !== null) throw sandboxGone();
+    if (this.#execs.size > 0 || this.#busy > 0) {
+      throw new CprgError("failed_precondition", "Cannot collect artifacts: a program still runs", {
+        reason: "EXEC_RUNS",
+        hint: "Wait for the outcome of every exec first",
+      });
+    }
+    return listArtifacts(this.#parts.native, this.#parts.sandbox.workspaceFd);
+  }
+
+  release(): Promise<void> {
+    this.#release ??= this.#end();
+    return this.#release;
+  }
+
+  async #end(): Promise<void> {
+    for (const exec of this.#execs.values()) exec.kill("shutdown");
+    try {
+      await Promise.all([...this.#execs.values()].map((exec) => exec.outcome));
+      await Promise.all([this.#parts.sandbox.destroy(), ...this.#removals]);
+    } finally {
+      for (const exec of this.#unread) exec.abandon();
+      this.#parts.onReleased();
+    }
+  }
+
+  #enter(): void {
+    if (this.#release !== null) throw sandboxGone();
+    if (this.#execs.size + this.#busy >= BOUNDS.execs) {
+      throw new CprgError(
+        "resource_exhausted",
+        `Cannot start more than ${BOUNDS.execs} programs and transfers at once in one sandbox`,
+        { reason: "EXECS" },
+      );
+    }
+    this.#busy += 1;
+  }
+
+  #takeId(): number {
+    const id = this.#nextId;
+    // 32 bits, and 0 is what process 1 uses for itself.
+    this.#nextId = id === 0xffff_ffff ? 1 : id + 1;
+    return id;
+  }
+
+  #ended(id: number, exec: LocalExec): void {
+    this.#execs.delete(id);
+    const removal = exec.removeGroup().catch((error: unknown) => {
+      this.#parts.log.warn("group of an exec not removed", { error });
+    });
+    this.#removals.add(removal);
+    void removal.then(() => this.#removals.delete(removal));
+  }
+
+  async #transfer(
+    wanted: Omit<Transfer, "id">,
+    run: (transfer: Transfer) => Promise<void>,
+  ): Promise<void> {
+    this.#enter();
+    try {
+      await run({ ...wanted, id: this.#takeId(), path: insidePath(wanted.path) });
+    } finally {
+      this.#busy -= 1;
+    }
+  }
+}
+
+/** An absolute path inside; relative ones are relative to the workspace. */
+function insidePath(path: string): string {
+  if (path === "" || path.includes("\0")) {
+    throw new CprgError("invalid_argument", "Cannot use an empty path or one with a NUL byte", {
+      field: "path",
+    });
+  }
+  const absolute = posix.resolve(WORKSPACE, path);
+  const isEscape =
+    !path.startsWith("/") && absolute !== WORKSPACE && !absolute.startsWith(`${WORKSPACE}/`);
+  if (!isEscape) return absolute;
+  throw new CprgError(
+    "invalid_argument",
+    `Cannot use path ${JSON.stringify(path.slice(0, 256))}: it leads out of ${WORKSPACE}`,
+    { field: "path" },
+  );
+}

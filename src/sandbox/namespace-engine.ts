@@ -1,0 +1,253 @@
+/**
+ * The engine as root: sandboxes out of namespaces and control groups. Owns the instance, its groups
+ * and ids, admission, and every lease until it is released.
+ */
+
+import { CprgError } from "../core/errors.ts";
+import type { Layers } from "../core/event.ts";
+import { DEFAULT_LIMITS, type Limits } from "../core/limits.ts";
+import { type Log, silentLog } from "../core/log.ts";
+import type { ExecLease, Reservation } from "../provider/contract.ts";
+import { Admission, type Capacity } from "./admission.ts";
+import { hostCapacity } from "./capacity.ts";
+import type { GroupTree } from "./cgroup.ts";
+import type { CgroupHost } from "./cgroup-hierarchy.ts";
+import { findCgroups } from "./cgroup-host.ts";
+import { openNoTree } from "./cgroup-none.ts";
+import { openV1Tree } from "./cgroup-v1.ts";
+import { openV2Tree } from "./cgroup-v2.ts";
+import type { EngineOptions, EngineStatus, LocalEngine } from "./engine-contract.ts";
+import { DEFAULT_ID_RANGE, IdPool } from "./ids.ts";
+import { closedAncestor, type Instance, openInstance } from "./instance.ts";
+import { allowsUserNamespaces } from "./kernel.ts";
+import { type LanguageName, LocalLanguages } from "./languages.ts";
+import { LocalLease } from "./lease.ts";
+import { Native } from "./native.ts";
+import { PlanSource } from "./plan-source.ts";
+import { reapDead } from "./reap.ts";
+import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
+import { type SandboxHost, startSandbox } from "./sandbox.ts";
+
+/** Limits of the sandbox in which interpreters are looked for. */
+const LOOK_LIMITS: Limits = { ...DEFAULT_LIMITS, disk_mb: 16 };
+
+/** The engine as root. */
+export class NamespaceEngine implements LocalEngine {
+  readonly name = "local";
+  readonly mode = "ns";
+  readonly layers: Layers;
+  readonly missing: readonly string[];
+  readonly languages: LocalLanguages;
+  readonly #host: SandboxHost;
+  readonly #instance: Instance;
+  readonly #admission: Admission;
+  readonly #log: Log;
+  readonly #leases = new Set<LocalLease>();
+  readonly #opening = new Set<Promise<unknown>>();
+  #count = 0;
+  #closing: Promise<void> | null = null;
+
+  constructor(parts: EngineParts) {
+    this.#host = parts.host;
+    this.#instance = parts.instance;
+    this.#admission = new Admission(parts.capacity);
+    this.#log = parts.log;
+    this.layers = parts.layers;
+    this.missing = Object.keys(parts.layers).filter((name) => parts.layers[name] === false);
+    this.languages = new LocalLanguages({
+      interpreters: parts.interpreters,
+      runtime: parts.hasRuntime ? RUNTIME_PATH : null,
+      codeDirectory: WORKSPACE,
+      openSandbox: () => this.#start(LOOK_LIMITS, {}),
+    });
+  }
+
+  get instance(): string {
+    return this.#instance.id;
+  }
+
+  reserve(limits: Limits, options: { readonly signal?: AbortSignal } = {}): Promise<Reservation> {
+    return this.#admission.reserve(limits, options.signal);
+  }
+
+  async open(
+    reservation: Reservation,
+    options: { readonly signal?: AbortSignal } = {},
+  ): Promise<ExecLease> {
+    const free = this.#admission.occupy(reservation);
+    try {
+      return await this.#start(reservation.limits, { ...options, onReleased: free });
+    } catch (error) {
+      free();
+      throw error;
+    }
+  }
+
+  status(): EngineStatus {
+    const { memMb, pids, waiting } = this.#admission.state;
+    return {
+      mode: this.mode,
+      instance: this.instance,
+      sandboxes: this.#leases.size,
+      capacity: this.#admission.capacity,
+      reserved: { memMb, pids },
+      waiting,
+    };
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#end();
+    return this.#closing;
+  }
+
+  async #end(): Promise<void> {
+    await Promise.allSettled(this.#opening);
+    const released = await Promise.allSettled([...this.#leases].map((lease) => lease.release()));
+    await this.#host.groups.close();
+    this.#instance.close();
+    for (const result of released) if (result.status === "rejected") throw result.reason;
+  }
+
+  async #start(
+    limits: Limits,
+    options: { readonly signal?: AbortSignal; onReleased?(): void },
+  ): Promise<LocalLease> {
+    if (this.#closing !== null) {
+      throw new CprgError("unavailable", "Cannot open a sandbox: the engine is closing");
+    }
+    this.#count += 1;
+    const starting = startSandbox(this.#host, {
+      name: `s${this.#count}`,
+      limits,
+      ...(options.signal === undefined ? {} : { signal: options.signal }),
+    });
+    this.#opening.add(starting);
+    try {
+      const sandbox = await starting;
+      const lease: LocalLease = new LocalLease({
+        native: this.#host.native,
+        sandbox,
+        limits,
+        layers: this.layers,
+        missing: this.missing,
+        log: this.#log,
+        onReleased: () => {
+          this.#leases.delete(lease);
+          options.onReleased?.();
+        },
+      });
+      this.#leases.add(lease);
+      return lease;
+    } finally {
+      this.#opening.delete(starting);
+    }
+  }
+}
+
+/** What an engine is made of. */
+interface EngineParts {
+  readonly host: SandboxHost;
+  readonly instance: Instance;
+  readonly capacity: Capacity;
+  readonly layers: Layers;
+  readonly interpreters: Partial<Readonly<Record<LanguageName, string>>>;
+  readonly hasRuntime: boolean;
+  readonly log: Log;
+}
+
+/**
+ * Opens the engine with namespaces, as root.
+ *
+ * @throws CprgError naming what the host lacks, with the fix
+ */
+export async function openNamespaceEngine(options: EngineOptions): Promise<LocalEngine> {
+  const log = options.log ?? silentLog;
+  const native = await sharedNative(options.dataDir);
+  const cgroups = findAllowed(options);
+  const capacity = { ...hostCapacity(cgroups), ...options.capacity };
+  const isUserNamespace = allowsUserNamespaces();
+  const runtime = closedAncestor(process.execPath) === null ? process.execPath : null;
+  const instance = await openInstance(native, options.runDir, () =>
+    reapDead(native, options.runDir, log),
+  );
+  try {
+    const groups = openTree(native, cgroups, { instance, capacity });
+    const host: SandboxHost = {
+      native,
+      ids: new IdPool(options.runDir, {
+        instance: instance.id,
+        range: options.idRange ?? DEFAULT_ID_RANGE,
+      }),
+      groups,
+      isUserNamespace,
+      plans: new PlanSource({
+        isUserNamespace,
+        binds: options.binds ?? [],
+        runtime,
+      }),
+    };
+    return new NamespaceEngine({
+      host,
+      instance,
+      capacity,
+      layers: layersOf(cgroups, isUserNamespace),
+      interpreters: options.interpreters ?? {},
+      hasRuntime: runtime !== null,
+      log,
+    });
+  } catch (error) {
+    instance.close();
+    throw error;
+  }
+}
+
+/** One for the process: the library is never unloaded. */
+let loading: Promise<Native> | null = null;
+
+function sharedNative(dataDir: string): Promise<Native> {
+  loading ??= Native.load({ dataDir }).catch((error: unknown) => {
+    loading = null;
+    throw error;
+  });
+  return loading;
+}
+
+function findAllowed(options: EngineOptions): CgroupHost | null {
+  const { cgroupParent, allowMissing = [], log } = options;
+  try {
+    return findCgroups(cgroupParent === undefined ? {} : { cgroupParent });
+  } catch (error) {
+    if (!allowMissing.includes("cgroup")) throw error;
+    log?.warn("no control groups: sandboxes have no common limits", { error });
+    return null;
+  }
+}
+
+function openTree(
+  native: Native,
+  cgroups: CgroupHost | null,
+  { instance, capacity }: { readonly instance: Instance; readonly capacity: Capacity },
+): GroupTree {
+  if (cgroups === null) return openNoTree(native);
+  const options = {
+    instance: instance.id,
+    capacity,
+    onPlaces: (directories: readonly string[]) => instance.recordGroups(directories),
+  };
+  return cgroups.version === "v2"
+    ? openV2Tree(native, cgroups, options)
+    : openV1Tree(native, cgroups, options);
+}
+
+function layersOf(cgroups: CgroupHost | null, isUserNamespace: boolean): Layers {
+  return {
+    root: true,
+    identity: isUserNamespace,
+    namespaces: true,
+    cgroup: cgroups === null ? false : cgroups.version,
+    rlimits: true,
+    seccomp: false,
+    descriptors: true,
+    environment: true,
+  };
+}

@@ -1,0 +1,66 @@
+/**
+ * Removing what dead instances left: the processes in their groups, the groups, their ids and their
+ * directories. Nothing of an instance that lives is touched.
+ */
+
+import { basename, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Log } from "../core/log.ts";
+import { childGroups, hasGroupFile, readPids, removeGroup } from "./cgroup-files.ts";
+import { freeIds } from "./ids.ts";
+import { type DeadInstance, findDead } from "./instance.ts";
+import { killEach, killUnified } from "./kill-group.ts";
+import type { Native } from "./native.ts";
+
+/** Rounds of killing before a group is given up, and the pause between two. */
+const KILL_ROUNDS_MAX = 500;
+const KILL_PAUSE_MS = 10;
+const DEPTH_MAX = 8;
+
+/** Reaps every dead instance of a run directory. Call within the gate. */
+export async function reapDead(native: Native, runDir: string, log: Log): Promise<void> {
+  for (const dead of findDead(native, runDir)) await reapOne(native, dead, { runDir, log });
+}
+
+async function reapOne(
+  native: Native,
+  dead: DeadInstance,
+  { runDir, log }: { readonly runDir: string; readonly log: Log },
+): Promise<void> {
+  // Whoever may write there is root; the name is checked so that a damaged file removes nothing.
+  const groups = dead.groups.filter((group) => basename(group) === dead.id);
+  let killed = 0;
+  for (const group of groups) killed += await empty(native, group);
+  for (const group of groups) await removeGroup(group);
+  const ids = freeIds(runDir, dead.id);
+  dead.close();
+  log.info("reaped a dead instance", { instance: dead.id, killed, ids });
+}
+
+/** Kills what is in a group and beneath it, until nothing is. */
+async function empty(native: Native, group: string): Promise<number> {
+  let killed = 0;
+  for (let round = 0; round < KILL_ROUNDS_MAX; round += 1) {
+    const pids = pidsBeneath(group);
+    if (pids.length === 0) return killed;
+    killed = Math.max(killed, pids.length);
+    if (hasGroupFile(group, "cgroup.events")) killUnified(native, group);
+    else killAll(native, group);
+    await sleep(KILL_PAUSE_MS);
+  }
+  return killed;
+}
+
+function pidsBeneath(group: string, depth = 0): number[] {
+  const below = depth < DEPTH_MAX ? childGroups(group) : [];
+  return [
+    ...readPids(group),
+    ...below.flatMap((name) => pidsBeneath(join(group, name), depth + 1)),
+  ];
+}
+
+function killAll(native: Native, group: string, depth = 0): void {
+  killEach(native, group);
+  if (depth >= DEPTH_MAX) return;
+  for (const name of childGroups(group)) killAll(native, join(group, name), depth + 1);
+}

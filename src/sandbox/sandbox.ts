@@ -1,0 +1,262 @@
+/**
+ * One sandbox as a thing that is started and ended: process 1 with its ids, groups and descriptors.
+ * Whatever fails on the way up, everything that was made is undone. What runs inside is not its
+ * concern: see exec.ts and transfer.ts.
+ */
+
+import { closeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+import { CprgError } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
+import type { GroupTree, SandboxGroups } from "./cgroup.ts";
+import type { IdPool, SandboxIds } from "./ids.ts";
+import { InitChannel } from "./init-channel.ts";
+import { MAP, REPORT, type Report } from "./layout.ts";
+import type { Death, Launched, Native } from "./native.ts";
+import type { PlanSource } from "./plan-source.ts";
+import { PROGRAM_ID } from "./root-plan.ts";
+import { stepError } from "./steps.ts";
+
+/** Longest that process 1 may take to build the root. */
+export const SETUP_TIMEOUT_MS = 20_000;
+/** Rounds of waiting for a killed process 1: some at once, then with a pause. */
+const REAP_SPINS_MAX = 20;
+const REAP_TRIES_MAX = 30_000;
+const REAP_PAUSE_MS = 1;
+const SIGKILL = 9;
+
+/** What every sandbox of an engine is made with. */
+export interface SandboxHost {
+  readonly native: Native;
+  readonly ids: IdPool;
+  readonly groups: GroupTree;
+  readonly isUserNamespace: boolean;
+  readonly plans: PlanSource;
+}
+
+/** How to start one. */
+export interface SandboxOptions {
+  /** Unique within the instance. */
+  readonly name: string;
+  readonly limits: Limits;
+  readonly signal?: AbortSignal;
+}
+
+/** A sandbox whose process 1 is ready. */
+export interface Sandbox {
+  readonly channel: InitChannel;
+  readonly groups: SandboxGroups;
+  /** A directory inside, held open. */
+  readonly workspaceFd: number;
+  readonly pid: number;
+  /** Set once process 1 is gone. */
+  readonly death: Promise<Death>;
+  /** Kills process 1, and with it everything inside; resolves when all is gone and removed. */
+  destroy(): Promise<void>;
+}
+
+/**
+ * Starts a sandbox.
+ *
+ * @throws CprgError naming the step that failed; then nothing is left
+ */
+export async function startSandbox(host: SandboxHost, options: SandboxOptions): Promise<Sandbox> {
+  const undo = new AsyncDisposableStack();
+  try {
+    options.signal?.throwIfAborted();
+    const ids = host.ids.take();
+    let isGone = true;
+    undo.defer(() => {
+      // Ids of a process that cannot be killed must never be another sandbox's.
+      if (isGone) ids.release();
+    });
+    const groups = host.groups.createSandbox(options.name, options.limits);
+    undo.defer(() => groups.remove());
+    const started = launch(host, ids, groups);
+    isGone = false;
+    undo.defer(async () => {
+      await started.end();
+      isGone = true;
+    });
+    const workspaceFd = await started.ready(host, options);
+    undo.defer(() => closeSync(workspaceFd));
+    return sandboxOf(started, groups, { workspaceFd, undo: undo.move() });
+  } catch (error) {
+    await undo.disposeAsync();
+    throw abortOr(error, options.signal);
+  }
+}
+
+function abortOr(error: unknown, signal: AbortSignal | undefined): unknown {
+  if (!signal?.aborted || CprgError.is(error)) return error;
+  return new CprgError("canceled", "Cannot open the sandbox: cancelled", { cause: error });
+}
+
+function sandboxOf(
+  started: Process1,
+  groups: SandboxGroups,
+  { workspaceFd, undo }: { readonly workspaceFd: number; readonly undo: AsyncDisposableStack },
+): Sandbox {
+  let ending: Promise<void> | null = null;
+  return {
+    channel: started.channel,
+    groups,
+    workspaceFd,
+    pid: started.launched.pid,
+    death: started.death,
+    destroy: () => {
+      ending ??= undo.disposeAsync();
+      return ending;
+    },
+  };
+}
+
+function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Process1 {
+  const { native } = host;
+  const [control, initControl] = native.socketpair();
+  const [report, initReport] = native.pipe("read");
+  const programId = host.isUserNamespace ? PROGRAM_ID : ids.program;
+  try {
+    const launched = native.launch({
+      map: host.isUserNamespace ? MAP.parent : MAP.none,
+      controlFd: initControl,
+      reportFd: initReport,
+      cgroupDirFd: groups.launchDirFd,
+      cgroupFds: groups.launchFds,
+      uidInit: ids.init,
+      uidProgram: ids.program,
+      idInside: programId,
+    });
+    return new Process1(native, { launched, programId }, { control, report });
+  } catch (error) {
+    closeSync(control);
+    closeSync(report);
+    throw error;
+  } finally {
+    closeSync(initControl);
+    closeSync(initReport);
+    groups.launched();
+  }
+}
+
+/** Process 1 from its launch to its reaping. */
+class Process1 {
+  readonly #native: Native;
+  /** The program's id as process 1 names it: its own namespace's, or the host's without one. */
+  readonly #programId: number;
+  readonly launched: Launched;
+  readonly channel: InitChannel;
+  readonly #setup = Promise.withResolvers<Report | null>();
+  readonly #death = Promise.withResolvers<Death>();
+  #isArenaFree = false;
+  #isReaping = false;
+
+  constructor(
+    native: Native,
+    { launched, programId }: { readonly launched: Launched; readonly programId: number },
+    fds: { readonly control: number; readonly report: number },
+  ) {
+    this.#native = native;
+    this.#programId = programId;
+    this.launched = launched;
+    this.channel = new InitChannel(native, fds, (report) => this.#setup.resolve(report));
+    void this.channel.ended.then(() => {
+      this.#freeArena();
+      this.#setup.resolve(null);
+      return this.#reap();
+    });
+  }
+
+  get death(): Promise<Death> {
+    return this.#death.promise;
+  }
+
+  /** Sends the plan and waits until the root stands: the descriptor of the workspace. */
+  async ready(host: SandboxHost, options: SandboxOptions): Promise<number> {
+    await this.channel.send(host.plans.encoded(options.limits, this.#programId), []);
+    const report = await this.#waitSetup(options.signal);
+    if (report === null) throw await this.#diedEarly();
+    this.#freeArena();
+    if (report.type !== REPORT.ready) {
+      const subject = host.plans.subject(options.limits, report.index);
+      throw stepError(report, {
+        op: "build a sandbox",
+        ...(report.step === MOUNT_STEP && subject !== undefined ? { subject } : {}),
+      });
+    }
+    const [workspaceFd] = this.channel.receiveFds();
+    if (workspaceFd === undefined) throw new CprgError("internal", "READY came without its fd");
+    return workspaceFd;
+  }
+
+  /** Kills it and waits until it is reaped, and everything in its namespaces with it. */
+  async end(): Promise<void> {
+    this.#native.signal(this.launched.pidfd, SIGKILL);
+    this.channel.close();
+    await this.#reap();
+    await this.#death.promise;
+  }
+
+  async #waitSetup(signal: AbortSignal | undefined): Promise<Report | null> {
+    const { promise, reject } = Promise.withResolvers<never>();
+    const onAbort = (): void => {
+      reject(new CprgError("canceled", "Cannot open the sandbox: cancelled"));
+    };
+    const timer = setTimeout(() => {
+      reject(
+        new CprgError(
+          "unavailable",
+          `Cannot build a sandbox: not ready after ${SETUP_TIMEOUT_MS} ms`,
+          { reason: "SETUP_TIMEOUT", hint: "The host is overloaded: lower the job slots" },
+        ),
+      );
+    }, SETUP_TIMEOUT_MS);
+    signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      return await Promise.race([this.#setup.promise, promise]);
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  async #diedEarly(): Promise<CprgError> {
+    const { code, signal } = await this.#death.promise;
+    const how = signal === null ? `exited with ${code}` : `was killed by signal ${signal}`;
+    return new CprgError("failed_precondition", `Cannot build a sandbox: its process 1 ${how}`, {
+      reason: "SETUP_FAILED",
+      hint: "Out of memory while it was built, most likely: raise limits.mem_mb",
+    });
+  }
+
+  #freeArena(): void {
+    if (this.#isArenaFree) return;
+    this.#isArenaFree = true;
+    this.#native.launchEnd(this.launched.arena);
+  }
+
+  async #reap(): Promise<void> {
+    if (this.#isReaping) return;
+    this.#isReaping = true;
+    for (let tries = 0; tries < REAP_TRIES_MAX; tries += 1) {
+      const death = this.#native.reap(this.launched.pidfd);
+      if (death !== null) {
+        closeSync(this.launched.pidfd);
+        await this.channel.ended;
+        this.#death.resolve(death);
+        return;
+      }
+      await (tries < REAP_SPINS_MAX
+        ? new Promise<void>((resolve) => setImmediate(resolve))
+        : sleep(REAP_PAUSE_MS));
+    }
+    this.#death.reject(
+      new CprgError("internal", `Cannot end the sandbox of process ${this.launched.pid}`, {
+        reason: "SANDBOX_STUCK",
+        hint: "A process in it sleeps uninterruptibly; see dmesg",
+      }),
+    );
+  }
+}
+
+const MOUNT_STEP = 37;

@@ -1,0 +1,168 @@
+/**
+ * Watches one exec against its limits: the clock, the CPU counter of its group, the kernel's counts
+ * of refused processes and memory kills, and, by sampling, the space of the writable file system.
+ * Says what was hit, each limit once; ending the exec is its owner's business.
+ */
+
+import { availableParallelism } from "node:os";
+import type { LimitName, Limits } from "../core/limits.ts";
+import type { LimitHit } from "../core/outcome.ts";
+import type { ExecNotice } from "../provider/contract.ts";
+import type { ExecGroup, SandboxGroups } from "./cgroup.ts";
+import type { Native } from "./native.ts";
+
+/** Between two notices of usage. */
+const SAMPLE_MS = 500;
+/** Least time between two looks at the CPU counter. */
+const CPU_CHECK_MS_LEAST = 20;
+/** Share of a file system that counts as full: the last blocks can be out of a writer's reach. */
+const FULL_SHARE = 0.99;
+const MIB = 1024 * 1024;
+
+/** What is watched. */
+export interface WatchOptions {
+  readonly native: Native;
+  readonly sandbox: SandboxGroups;
+  readonly group: ExecGroup;
+  readonly limits: Limits;
+  readonly workspaceFd: number;
+  notify(notice: Exclude<ExecNotice, { type: "output" }>): void;
+  /** Wall or CPU time is used up: called once. */
+  onTimeUp(reason: "wall_limit" | "cpu_limit"): void;
+}
+
+/** What was used, from the counters. */
+export interface Counters {
+  readonly cpuUs: number;
+  readonly memoryPeakBytes: number | null;
+  readonly pidsPeak: number | null;
+}
+
+/** The watch over one exec, from its start until `finish`. */
+export class LimitWatch {
+  readonly #options: WatchOptions;
+  readonly #hits = new Map<LimitName, LimitHit>();
+  readonly #oomKillsBefore: number;
+  readonly #refusedBefore: number;
+  readonly #startedMs = performance.now();
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  #pidsMost: number | null = null;
+
+  constructor(options: WatchOptions) {
+    this.#options = options;
+    this.#oomKillsBefore = options.sandbox.oomKills();
+    this.#refusedBefore = options.sandbox.pidsRefused();
+  }
+
+  /** Starts the timers. */
+  start(): void {
+    const { limits } = this.#options;
+    this.#later(limits.wall_seconds * 1000, () => {
+      const observed = (performance.now() - this.#startedMs) / 1000;
+      this.hit("wall_seconds", { observed: round(observed), sampled: false });
+      this.#options.onTimeUp("wall_limit");
+    });
+    this.#later(this.#cpuDelayMs(0), () => this.#checkCpu());
+    this.#later(SAMPLE_MS, () => this.#sample());
+  }
+
+  /** Notes that a limit was hit and tells the reader, once. */
+  hit(limit: LimitName, seen: Pick<LimitHit, "observed" | "sampled">): void {
+    if (this.#hits.has(limit)) return;
+    const hit: LimitHit = { limit, value: this.#options.limits[limit], ...seen };
+    this.#hits.set(limit, hit);
+    this.#options.notify({ type: "limit", hit });
+  }
+
+  /** Processes of the sandbox that the kernel killed for memory since the exec began. */
+  oomKills(): number {
+    return this.#options.sandbox.oomKills() - this.#oomKillsBefore;
+  }
+
+  /** Stops the timers, looks a last time, and returns what was used. */
+  finish(): Counters {
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+    this.#checkCounters();
+    this.#checkDisk();
+    const { sandbox, group } = this.#options;
+    return {
+      cpuUs: group.cpuUs(),
+      memoryPeakBytes: sandbox.memoryPeakBytes(),
+      pidsPeak: sandbox.pidsPeak() ?? this.#pidsMost,
+    };
+  }
+
+  /** Every limit that was hit, in order. */
+  get hits(): readonly LimitHit[] {
+    return [...this.#hits.values()];
+  }
+
+  #later(delayMs: number, action: () => void): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      action();
+    }, delayMs);
+    this.#timers.add(timer);
+  }
+
+  /** The earliest time at which the limit can be used up, with every core busy. */
+  #cpuDelayMs(usedMs: number): number {
+    const { cpu_seconds, cpu_cores } = this.#options.limits;
+    const cores = Math.min(cpu_cores, availableParallelism());
+    return Math.max(CPU_CHECK_MS_LEAST, (cpu_seconds * 1000 - usedMs) / cores);
+  }
+
+  #checkCpu(): void {
+    const usedMs = this.#options.group.cpuUs() / 1000;
+    if (usedMs < this.#options.limits.cpu_seconds * 1000) {
+      this.#later(this.#cpuDelayMs(usedMs), () => this.#checkCpu());
+      return;
+    }
+    this.hit("cpu_seconds", { observed: round(usedMs / 1000), sampled: false });
+    this.#options.onTimeUp("cpu_limit");
+  }
+
+  #sample(): void {
+    const { sandbox, group, notify } = this.#options;
+    const pids = sandbox.pids();
+    if (pids !== null) this.#pidsMost = Math.max(this.#pidsMost ?? 0, pids);
+    notify({
+      type: "usage",
+      cpuMs: Math.floor(group.cpuUs() / 1000),
+      memoryBytes: sandbox.memoryBytes(),
+      pids,
+    });
+    this.#checkCounters();
+    this.#checkDisk();
+    this.#later(SAMPLE_MS, () => this.#sample());
+  }
+
+  #checkCounters(): void {
+    const { sandbox, limits } = this.#options;
+    if (this.oomKills() > 0) {
+      const peak = sandbox.memoryPeakBytes() ?? limits.mem_mb * MIB;
+      this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: false });
+    }
+    if (sandbox.pidsRefused() > this.#refusedBefore) {
+      this.hit("pids", { observed: limits.pids, sampled: false });
+    }
+  }
+
+  #checkDisk(): void {
+    const { limits, native, workspaceFd } = this.#options;
+    const space = native.statfs(workspaceFd);
+    const used = 1 - space.blocksFree / space.blocks;
+    if (used >= FULL_SHARE) {
+      this.hit("disk_mb", { observed: round(used * limits.disk_mb), sampled: true });
+    }
+    const inodesUsed = 1 - space.inodesFree / space.inodes;
+    if (inodesUsed >= FULL_SHARE) {
+      this.hit("inodes", { observed: Math.round(inodesUsed * limits.inodes), sampled: true });
+    }
+  }
+}
+
+function round(value: number): number {
+  return Math.round(value * 1000) / 1000;
+}

@@ -1,0 +1,4 @@
+import { jobStoreContract } from "./job-store.ts";
+import { STORE_KINDS } from "./store-harness.ts";
+
+for (const kind of STORE_KINDS) jobStoreContract(kind);

@@ -1,0 +1,79 @@
+// The stores that the contract suites run against.
+
+import type { Store } from "../../src/store/contract.ts";
+import { memoryStore } from "../../src/store/memory-store.ts";
+import { openStore } from "../../src/store/open.ts";
+import { TempDir } from "../store/samples.ts";
+
+/** One kind of store. */
+export interface StoreKind {
+  readonly name: string;
+  /** A fresh, empty store. Disposing it closes it and removes its file. */
+  open(): Promise<Store & AsyncDisposable>;
+}
+
+/** Every kind; the last one opens its file anew before every call, so nothing lives in memory. */
+export const STORE_KINDS: readonly StoreKind[] = [
+  {
+    name: "memory",
+    open: async () => {
+      const store = memoryStore();
+      return { ...store, [Symbol.asyncDispose]: () => store.close() };
+    },
+  },
+  {
+    name: "sqlite",
+    open: async () => {
+      const folder = new TempDir();
+      const store = await openStore({ path: folder.join("cprg.db") });
+      const dispose = async () => {
+        await store.close();
+        folder[Symbol.dispose]();
+      };
+      return { ...store, [Symbol.asyncDispose]: dispose };
+    },
+  },
+  { name: "sqlite, opened anew before every call", open: openReopening },
+];
+
+async function openReopening(): Promise<Store & AsyncDisposable> {
+  const folder = new TempDir();
+  const path = folder.join("cprg.db");
+  let store = await openStore({ path });
+  let turn: Promise<unknown> = Promise.resolve();
+  /** One call at a time, each on a store that was just opened. */
+  const call = <T>(act: (store: Store) => Promise<T>): Promise<T> => {
+    const result = turn.then(async () => {
+      await store.close();
+      store = await openStore({ path });
+      return act(store);
+    });
+    turn = result.catch(() => undefined);
+    return result;
+  };
+  return {
+    events: {
+      append: (...args) => call(({ events }) => events.append(...args)),
+      read: (...args) => call(({ events }) => events.read(...args)),
+      head: (...args) => call(({ events }) => events.head(...args)),
+    },
+    jobs: {
+      insert: (...args) => call(({ jobs }) => jobs.insert(...args)),
+      get: (...args) => call(({ jobs }) => jobs.get(...args)),
+      spec: (...args) => call(({ jobs }) => jobs.spec(...args)),
+      list: (...args) => call(({ jobs }) => jobs.list(...args)),
+      next: (...args) => call(({ jobs }) => jobs.next(...args)),
+      queuedCount: (...args) => call(({ jobs }) => jobs.queuedCount(...args)),
+      counts: () => call(({ jobs }) => jobs.counts()),
+      start: (...args) => call(({ jobs }) => jobs.start(...args)),
+      finish: (...args) => call(({ jobs }) => jobs.finish(...args)),
+      orphans: (...args) => call(({ jobs }) => jobs.orphans(...args)),
+    },
+    close: () => store.close(),
+    [Symbol.asyncDispose]: async () => {
+      await turn;
+      await store.close();
+      folder[Symbol.dispose]();
+    },
+  };
+}

@@ -1,0 +1,66 @@
+// `cprg serve` as a child process on a free port.
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { type Home, type Running, readText, start, type TextReader } from "./cprg.ts";
+
+/** A server that listens. */
+export interface Serving extends AsyncDisposable {
+  readonly url: string;
+  readonly key: string;
+  readonly process: Running;
+  readonly out: TextReader;
+  readonly err: TextReader;
+  /** A request with the key. */
+  request(path: string, init?: RequestInit): Promise<Response>;
+  /** Submits a job and returns its id. */
+  submit(body: Readonly<Record<string, unknown>>): Promise<string>;
+  /** Ends it with a signal and returns the exit code. */
+  stop(signal?: NodeJS.Signals): Promise<number>;
+}
+
+/** Starts a server and waits until it listens. */
+export async function serve(
+  home: Home,
+  options: { readonly words?: readonly string[]; readonly env?: Record<string, string> } = {},
+): Promise<Serving> {
+  const words = ["serve", "--addr", "127.0.0.1:0", ...(options.words ?? [])];
+  const child = start(words, { env: { ...home.env, ...options.env } });
+  const out = readText(child.stdout);
+  const err = readText(child.stderr);
+  const listening = out.until(/listening on (\S+)[\s\S]*missing .*\n/);
+  const text = await listening.catch(async () => {
+    throw new Error(`cprg serve did not start: ${await err.rest()}`);
+  });
+  const url = /listening on (\S+)/.exec(text)?.[1] ?? "";
+  const key = options.env?.["CPRG_API_KEYS"] ?? readFileSync(join(home.dataDir, "api-key"), "utf8");
+  const request = (path: string, init: RequestInit = {}) =>
+    fetch(`${url}${path}`, {
+      ...init,
+      headers: { Authorization: `Bearer ${key.trim()}`, "Content-Type": "application/json" },
+    });
+  const stop = async (signal: NodeJS.Signals = "SIGTERM"): Promise<number> => {
+    child.kill(signal);
+    return await child.exited;
+  };
+  return {
+    url,
+    key: key.trim(),
+    process: child,
+    out,
+    err,
+    request,
+    async submit(body) {
+      const response = await request("/v1/jobs", { method: "POST", body: JSON.stringify(body) });
+      const job = (await response.json()) as { job_id?: string };
+      if (response.status !== 201 || job.job_id === undefined) {
+        throw new Error(`not submitted: ${response.status} ${JSON.stringify(job)}`);
+      }
+      return job.job_id;
+    },
+    stop,
+    [Symbol.asyncDispose]: async () => {
+      if (child.exitCode === null && child.signalCode === null) await stop();
+    },
+  };
+}

@@ -1,0 +1,175 @@
+import { describe, expect, test } from "bun:test";
+import { silentLog } from "../../src/core/log.ts";
+import { KEY_A, KEY_B, python, requestInit, useApp } from "./fixture.ts";
+
+describe("authentication", () => {
+  test.each<[string, Record<string, string>]>([
+    ["no header", {}],
+    ["an unknown key", { Authorization: "Bearer unknown-key-0123456789" }],
+    ["a prefix of a key", { Authorization: `Bearer ${KEY_A.slice(0, -1)}` }],
+    ["a longer key", { Authorization: `Bearer ${KEY_A}x` }],
+    ["another scheme", { Authorization: `Basic ${KEY_A}` }],
+    ["an empty key", { Authorization: "Bearer " }],
+    ["two keys", { Authorization: `Bearer ${KEY_A} ${KEY_B}` }],
+    ["a huge key", { Authorization: `Bearer ${"x".repeat(10_000)}` }],
+  ])("refuses %s with 401 on every path of the API", async (_, headers) => {
+    const { ask } = await useApp();
+    for (const path of ["/v1/jobs", "/v1/jobs/x", "/v1/status", "/v1/languages", "/v1/nothing"]) {
+      const answer = await ask(path, { key: null, headers });
+      expect([path, answer.status]).toEqual([path, 401]);
+      expect(answer.headers.get("www-authenticate")).toStartWith("Bearer");
+      expect(answer.json).toMatchObject({ code: "unauthenticated", status: 401 });
+    }
+  });
+
+  test("takes a key in the query for nothing but a WebSocket", async () => {
+    const { ask } = await useApp();
+    expect((await ask(`/v1/jobs?key=${KEY_A}`, { key: null })).status).toBe(401);
+    const upgrade = { Connection: "Upgrade", Upgrade: "websocket" };
+    const answer = await ask(`/v1/jobs/x/stream?key=${KEY_A}`, { key: null, headers: upgrade });
+    expect(answer.status).toBe(404);
+  });
+
+  test("takes the scheme in any case", async () => {
+    const { ask } = await useApp();
+    const headers = { Authorization: `bearer ${KEY_A}` };
+    expect((await ask("/v1/status", { key: null, headers })).status).toBe(200);
+  });
+});
+
+describe("paths without a key", () => {
+  test("/ points to the API, /healthz tells the truth", async () => {
+    const { ask, jobs } = await useApp();
+    expect((await ask("/", { key: null })).json).toEqual({
+      name: "cprg",
+      version: "1.2.3",
+      api: "/v1",
+      health: "/healthz",
+    });
+    const health = await ask("/healthz", { key: null });
+    expect(health).toMatchObject({ status: 200, json: { ok: true, sandbox: "ns", missing: [] } });
+    await jobs.stop(0);
+    expect(await ask("/healthz", { key: null })).toMatchObject({
+      status: 503,
+      json: { ok: false },
+    });
+  });
+});
+
+describe("/v1/status and /v1/languages", () => {
+  test("say what runs and what can run", async () => {
+    const { ask, provider, jobs } = await useApp({
+      fake: { run: () => new Promise<number>(() => undefined) },
+      service: { slots: 3, tenantConcurrency: 1 },
+    });
+    await ask("/v1/jobs", { body: python("1") });
+    await ask("/v1/jobs", { body: python("2") });
+    while (provider.open_ === 0) await new Promise((resolve) => setImmediate(resolve));
+    expect((await ask("/v1/status")).json).toMatchObject({
+      version: "1.2.3",
+      instance: "instance-a",
+      sandbox: "ns",
+      layers: { fake: true },
+      missing: [],
+      slots: 3,
+      tenant_concurrency: 1,
+      running: 1,
+      queued: 1,
+      limits: { defaults: { wall_seconds: 30 }, ceilings: { wall_seconds: 300 } },
+    });
+    expect((await ask("/v1/languages")).json).toEqual({
+      languages: [{ name: "python", version: "3.11.2", executable: "/usr/bin/python3" }],
+      next_cursor: null,
+    });
+    await jobs.stop(0);
+  });
+});
+
+describe("waiting requests", () => {
+  test("outlive the listener's idle timeout, and only while they wait", async () => {
+    const { app, ask } = await useApp();
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    const seconds: number[] = [];
+    const listener = {
+      upgrade: () => false,
+      setIdleTimeout: (_: Request, bound: number) => seconds.push(bound),
+    };
+    const init = requestInit({});
+    await app.request(`/v1/jobs/${json.job_id}/result`, init, { listener });
+    expect(seconds).toEqual([0, 60]);
+    await app.request(`/v1/jobs/${json.job_id}`, { ...init, method: "DELETE" }, { listener });
+    expect(seconds).toEqual([0, 60, 0, 60]);
+  });
+});
+
+describe("every answer", () => {
+  test("is kept by nobody and is what it says it is", async () => {
+    const { ask } = await useApp();
+    for (const path of ["/", "/healthz", "/v1/status", "/v1/jobs", "/v1/jobs/x", "/nothing"]) {
+      const { headers } = await ask(path);
+      expect([path, headers.get("x-content-type-options")]).toEqual([path, "nosniff"]);
+      expect(headers.get("cache-control")).toBe("no-store");
+      expect(headers.get("x-request-id")).not.toBeNull();
+    }
+  });
+});
+
+describe("problems", () => {
+  test("404 and 405 are problems, and 405 names the methods", async () => {
+    const { ask } = await useApp();
+    expect(await ask("/v1/nothing")).toMatchObject({
+      status: 404,
+      json: { code: "not_found", reason: "PATH_NOT_FOUND", status: 404, title: "Not Found" },
+    });
+    expect((await ask("/nothing", { key: null })).status).toBe(404);
+    const wrong = await ask("/v1/jobs/x/result", { method: "DELETE" });
+    expect(wrong).toMatchObject({ status: 405, json: { reason: "METHOD_NOT_ALLOWED" } });
+    expect(wrong.headers.get("allow")).toBe("GET");
+    const put = await ask("/v1/jobs", { method: "PUT", body: "x" });
+    expect(put.headers.get("allow")).toBe("GET, POST");
+  });
+
+  test("an unknown error is a 500 that shows nothing and is logged under its request id", async () => {
+    const records: unknown[] = [];
+    const log = { ...silentLog, error: (...record: unknown[]) => records.push(record) };
+    const { ask, store } = await useApp({ app: { log } });
+    store.jobs.list = () => Promise.reject(new Error("secret path /var/lib"));
+    const answer = await ask("/v1/jobs");
+    expect(answer).toMatchObject({ status: 500, json: { code: "internal" } });
+    expect(answer.text).not.toContain("secret");
+    const requestId = answer.headers.get("x-request-id");
+    expect(answer.json.request_id).toBe(requestId);
+    expect(records).toMatchObject([["request failed", { request_id: requestId }]]);
+  });
+
+  test("every request is logged once, without its query", async () => {
+    const records: unknown[] = [];
+    const log = { ...silentLog, info: (...record: unknown[]) => records.push(record) };
+    const { ask } = await useApp({ app: { log } });
+    const answer = await ask("/v1/jobs?limit=1");
+    await ask(`/v1/jobs?key=${KEY_A}`, { key: null });
+    expect(records).toEqual([
+      [
+        "request",
+        {
+          request_id: answer.headers.get("x-request-id"),
+          method: "GET",
+          path: "/v1/jobs",
+          status: 200,
+          duration_ms: expect.any(Number),
+          tenant: "a",
+        },
+      ],
+      ["request", expect.objectContaining({ status: 401, tenant: null, path: "/v1/jobs" })],
+    ]);
+    expect(JSON.stringify(records)).not.toContain(KEY_A);
+  });
+
+  test("a full disk is 507", async () => {
+    const { CprgError } = await import("../../src/core/errors.ts");
+    const { ask, store } = await useApp();
+    store.jobs.insert = () =>
+      Promise.reject(new CprgError("resource_exhausted", "Cannot store", { reason: "DISK_FULL" }));
+    expect((await ask("/v1/jobs", { body: python("1") })).status).toBe(507);
+  });
+});

@@ -1,0 +1,113 @@
+// An app over a fake provider, with two tenants, called in memory or over a real listener.
+
+import { silentLog } from "../../src/core/log.ts";
+import { type AppOptions, createApp } from "../../src/http/app.ts";
+import { startServer } from "../../src/http/serve.ts";
+import type { JobServiceOptions } from "../../src/jobs/service.ts";
+import { KeyRing } from "../../src/tenancy/key-ring.ts";
+import { parseKeyList } from "../../src/tenancy/keys.ts";
+import type { FakeOptions } from "../jobs/fake-provider.ts";
+import { startService } from "../jobs/fixture.ts";
+
+export const KEY_A = "tenant-a-key-0123456789";
+export const KEY_B = "tenant-b-key-0123456789";
+
+export const keys = new KeyRing(
+  parseKeyList(`a:${KEY_A},b:${KEY_B}`, { role: "tenant", source: "CPRG_API_KEYS" }),
+);
+
+export interface FixtureOptions {
+  readonly fake?: FakeOptions;
+  readonly service?: Partial<JobServiceOptions>;
+  readonly app?: Partial<AppOptions>;
+}
+
+/** Options of an app whose jobs run in a fake provider. */
+export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureOptions = {}) {
+  const started = await startService(fake, service);
+  const options: AppOptions = {
+    jobs: started.jobs,
+    keys,
+    engine: { mode: "ns", layers: { fake: true }, missing: [], instance: "instance-a" },
+    log: silentLog,
+    version: "1.2.3",
+    ...app,
+  };
+  return { ...started, options };
+}
+
+/** How a request is made: of tenant `a` with JSON, unless told otherwise. */
+export interface Ask {
+  readonly method?: string;
+  /** Sent as JSON, or as it is when it is text or bytes. */
+  readonly body?: unknown;
+  readonly key?: string | null;
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal;
+}
+
+/** An answer whose body was read. */
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape
+  readonly json: any;
+}
+
+/** The `RequestInit` of an {@link Ask}. */
+export function requestInit({ method, body, key = KEY_A, headers, signal }: Ask): RequestInit {
+  const isRaw = typeof body === "string" || body instanceof Uint8Array;
+  return {
+    method: method ?? (body === undefined ? "GET" : "POST"),
+    headers: {
+      ...(key === null ? {} : { Authorization: `Bearer ${key}` }),
+      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { body: isRaw ? (body as Bun.BodyInit) : JSON.stringify(body) }),
+    ...(signal === undefined ? {} : { signal }),
+  };
+}
+
+async function read(response: Response): Promise<Answer> {
+  const text = await response.text();
+  const isJson = /[/+]json$/.test(response.headers.get("content-type") ?? "");
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    json: isJson && text !== "" ? JSON.parse(text) : null,
+  };
+}
+
+/** An app in memory and how to ask it. */
+export async function useApp(fixture: FixtureOptions = {}) {
+  const started = await appOptions(fixture);
+  const app = createApp(started.options);
+  const ask = async (path: string, how: Ask = {}): Promise<Answer> =>
+    await read(await app.request(path, requestInit(how)));
+  return { ...started, app, ask };
+}
+
+/** A real listener on a free port of the loopback address; `await using` stops it. */
+export async function useServer(fixture: FixtureOptions = {}) {
+  const started = await appOptions(fixture);
+  const server = await startServer({ ...started.options, hostname: "127.0.0.1", port: 0 });
+  const ask = async (path: string, how: Ask = {}): Promise<Answer> =>
+    await read(await fetch(new URL(path, server.url), requestInit(how)));
+  return {
+    ...started,
+    server,
+    ask,
+    [Symbol.asyncDispose]: async () => {
+      await started.jobs.stop(0);
+      await server.stop();
+    },
+  };
+}
+
+/** A body of the smallest job. */
+export function python(code: string, more: Record<string, unknown> = {}) {
+  return { language: "python", code, ...more };
+}

@@ -1,0 +1,161 @@
+import { describe, expect, test } from "bun:test";
+import { connect } from "node:net";
+import { CprgError } from "../../src/core/errors.ts";
+import { silentLog } from "../../src/core/log.ts";
+import { BODY_BYTES_MAX } from "../../src/http/body.ts";
+import { startServer } from "../../src/http/serve.ts";
+import { KEY_A, python, requestInit, useServer } from "./fixture.ts";
+
+const untilKilled = { run: () => new Promise<number>(() => undefined) };
+
+describe("startServer()", () => {
+  test("answers over a real connection", async () => {
+    await using fixture = await useServer();
+    const { ask, server } = fixture;
+    expect(server.url.href).toBe(`http://127.0.0.1:${server.port}/`);
+    const { json } = await ask("/v1/jobs", { body: python("print(6*7)") });
+    expect((await ask(`/v1/jobs/${json.job_id}/result`)).json).toMatchObject({
+      status: "succeeded",
+      stdout: "print(6*7)",
+    });
+    const head = await ask("/healthz", { method: "HEAD", key: null });
+    expect([head.status, head.text]).toEqual([200, ""]);
+  });
+
+  test("refuses a large body before it is sent, and goes on", async () => {
+    await using fixture = await useServer();
+    const { ask, server } = fixture;
+    const socket = connect({ host: "127.0.0.1", port: server.port });
+    socket.write(
+      [
+        "POST /v1/jobs HTTP/1.1",
+        "Host: x",
+        `Authorization: Bearer ${KEY_A}`,
+        "Content-Type: application/json",
+        `Content-Length: ${BODY_BYTES_MAX + 1}`,
+        "",
+        "{",
+      ].join("\r\n"),
+    );
+    const answer = await new Promise<string>((resolve) => {
+      socket.once("data", (chunk) => resolve(chunk.toString()));
+    });
+    socket.destroy();
+    expect(answer).toStartWith("HTTP/1.1 413");
+    expect(answer).toContain("BODY_TOO_LARGE");
+    const chunked = new ReadableStream({
+      start: (controller) => {
+        for (let sent = 0; sent <= BODY_BYTES_MAX; sent += 1024 * 1024) {
+          controller.enqueue(new Uint8Array(1024 * 1024).fill(0x20));
+        }
+        controller.close();
+      },
+    });
+    const init = { ...requestInit({ body: "" }), body: chunked, duplex: "half" };
+    const { status } = await fetch(new URL("/v1/jobs", server.url), init as RequestInit);
+    expect(status).toBe(413);
+    expect((await ask("/healthz")).status).toBe(200);
+  });
+
+  test("sends megabytes of replay and result whole", async () => {
+    const row = "x".repeat(64 * 1024);
+    await using fixture = await useServer({
+      fake: {
+        run: async ({ out }) => {
+          for (let count = 0; count < 100; count++) await out(row);
+          return 0;
+        },
+      },
+    });
+    const { json } = await fixture.ask("/v1/jobs", { body: python("1") });
+    const result = await fixture.ask(`/v1/jobs/${json.job_id}/result`);
+    expect(result.json.stdout).toBe(row.repeat(100));
+    const replay = await fixture.ask(`/v1/jobs/${json.job_id}/replay`);
+    expect(replay.json.events).toHaveLength(103);
+    const sealed = await fixture.ask(`/v1/jobs/${json.job_id}/replay?format=ndjson`);
+    expect(sealed.text.trimEnd().split("\n")).toHaveLength(104);
+  });
+
+  test("breaks the connection off when a body cannot be finished", async () => {
+    const row = "x".repeat(64 * 1024);
+    const errors: string[] = [];
+    const log = { ...silentLog, error: (message: string) => errors.push(message) };
+    await using fixture = await useServer({
+      fake: {
+        run: async ({ out }) => {
+          for (let count = 0; count < 50; count++) await out(row);
+          return 0;
+        },
+      },
+      app: { log },
+    });
+    const { ask, store } = fixture;
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    await ask(`/v1/jobs/${json.job_id}/result`);
+    const read = store.events.read.bind(store.events);
+    store.events.read = (subject, fromSeq, bounds) =>
+      fromSeq > 20 ? Promise.reject(new Error("gone")) : read(subject, fromSeq, bounds);
+    const broken = ask(`/v1/jobs/${json.job_id}/replay`).then(
+      () => "whole",
+      () => "broken",
+    );
+    expect(await broken).toBe("broken");
+    expect(errors).toEqual(["answer broken off"]);
+    expect((await ask("/healthz")).status).toBe(200);
+  });
+
+  test("ends a wait when its client goes away", async () => {
+    await using fixture = await useServer({ fake: untilKilled });
+    const { ask, jobs } = fixture;
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    const client = new AbortController();
+    const path = `/v1/jobs/${json.job_id}/result?wait_seconds=300`;
+    const given = ask(path, { signal: client.signal }).catch((error: Error) => error.name);
+    while (jobs.waiting === 0) await new Promise((resolve) => setImmediate(resolve));
+    client.abort();
+    expect(await given).toBe("AbortError");
+    while (jobs.waiting > 0) await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  test("says that an address is taken", async () => {
+    await using fixture = await useServer();
+    const { options, server } = fixture;
+    const again = startServer({ ...options, hostname: "127.0.0.1", port: server.port });
+    const error = await again.catch((thrown: unknown) => thrown);
+    expect(CprgError.is(error) && error.message).toContain("another program listens there");
+  });
+
+  test("stops while streams and waits are open", async () => {
+    const fixture = await useServer({ fake: untilKilled, service: { slots: 1 } });
+    const { ask, server, jobs } = fixture;
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    const socket = new WebSocket(`${server.url.href}v1/jobs/${json.job_id}/stream?key=${KEY_A}`);
+    await new Promise((resolve) => socket.addEventListener("message", resolve, { once: true }));
+    const closed = new Promise<number>((resolve) => {
+      socket.addEventListener("close", ({ code }) => resolve(code));
+    });
+    const queued = (await ask("/v1/jobs", { body: python("2") })).json.job_id;
+    const waiting = ask(`/v1/jobs/${json.job_id}/result`);
+    const waitingLong = ask(`/v1/jobs/${queued}/result`);
+    while (jobs.waiting < 2) await new Promise((resolve) => setImmediate(resolve));
+    await jobs.stop(0);
+    expect((await waiting).json).toMatchObject({ status: "error", reason: "shutdown" });
+    expect(await waitingLong).toMatchObject({ status: 202, json: { status: "queued" } });
+    await server.stop();
+    expect(await closed).toBe(1000);
+    await expect(ask("/healthz")).rejects.toThrow();
+  });
+
+  test("closes streams with 1001 when it stops before their jobs end", async () => {
+    const { ask, server, jobs } = await useServer({ fake: untilKilled });
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    const socket = new WebSocket(`${server.url.href}v1/jobs/${json.job_id}/stream?key=${KEY_A}`);
+    await new Promise((resolve) => socket.addEventListener("message", resolve, { once: true }));
+    const closed = new Promise<number>((resolve) => {
+      socket.addEventListener("close", ({ code }) => resolve(code));
+    });
+    await server.stop();
+    expect(await closed).toBe(1001);
+    await jobs.stop(0);
+  });
+});

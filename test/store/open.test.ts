@@ -1,0 +1,159 @@
+import { Database } from "bun:sqlite";
+import { expect, test } from "bun:test";
+import { chmodSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { basename } from "node:path";
+import { APPLICATION_ID, MIGRATIONS } from "../../src/store/migrations.ts";
+import { openStore } from "../../src/store/open.ts";
+import { allLines, failure, sampleJob, sampleSpec, stdout, TempDir } from "./samples.ts";
+
+const mode = (path: string) => (statSync(path).mode & 0o777).toString(8);
+
+async function openInChild(path: string): Promise<string> {
+  const fixture = `${import.meta.dir}/fixtures/open-once.ts`;
+  const child = Bun.spawn([process.execPath, fixture, path], { stdout: "pipe", stderr: "inherit" });
+  const output = await new Response(child.stdout).text();
+  await child.exited;
+  return output.trim();
+}
+
+test("openStore() makes private files under any umask", async () => {
+  using folder = new TempDir();
+  const umask = process.umask(0);
+  try {
+    const path = folder.join("sub/dir/cprg.db");
+    const store = await openStore({ path });
+    await store.events.append("exec:a", [stdout("")]);
+    for (const suffix of ["", "-wal", "-shm", "-lock"]) expect(mode(path + suffix)).toBe("600");
+    expect(mode(folder.join("sub"))).toBe("700");
+    await store.close();
+    expect(mode(path)).toBe("600");
+  } finally {
+    process.umask(umask);
+  }
+});
+
+test("openStore() closes a file that others could read", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  await (await openStore({ path })).close();
+  chmodSync(path, 0o644);
+  const store = await openStore({ path });
+  expect(mode(path)).toBe("600");
+  await store.close();
+});
+
+test("openStore() sets what a file keeps: WAL, incremental vacuum, page size, our id", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  const store = await openStore({ path });
+  const reader = new Database(path, { readonly: true });
+  const value = (name: string) => Object.values(reader.query(`PRAGMA ${name}`).get() ?? {})[0];
+  expect(value("journal_mode")).toBe("wal");
+  expect(value("auto_vacuum")).toBe(2);
+  expect(value("page_size")).toBe(8192);
+  expect(value("application_id")).toBe(APPLICATION_ID);
+  expect(value("user_version")).toBe(MIGRATIONS.length);
+  expect(value("integrity_check")).toBe("ok");
+  reader.close();
+  await store.close();
+});
+
+test("openStore() refuses a file that another store has, by any name", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  const store = await openStore({ path });
+  symlinkSync(basename(path), folder.join("alias.db"));
+  for (const name of ["cprg.db", "alias.db"]) {
+    const error = await failure(openStore({ path: folder.join(name) }));
+    expect([error.code, error.reason]).toEqual(["failed_precondition", "STORE_LOCKED"]);
+    expect(error.hint).toContain("CPRG_DATA_DIR");
+    expect(JSON.parse(await openInChild(folder.join(name)))).toMatchObject({
+      code: "failed_precondition",
+      reason: "STORE_LOCKED",
+    });
+  }
+  // The refusals took nothing from the one who has it.
+  await store.events.append("exec:a", [stdout("")]);
+  expect(JSON.parse(await openInChild(path))).toMatchObject({ reason: "STORE_LOCKED" });
+  await store.close();
+  expect(await openInChild(path)).toBe("opened");
+});
+
+test("openStore() keeps everything over a restart", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  const first = await openStore({ path });
+  const job = sampleJob();
+  await first.jobs.insert(job, sampleSpec());
+  await first.events.append(`job:${job.id}`, [stdout("1")]);
+  const lines = await allLines(first.events, `job:${job.id}`);
+  const head = await first.events.head(`job:${job.id}`);
+  await first.close();
+  const second = await openStore({ path });
+  expect(await second.jobs.get(job.id)).toEqual(job);
+  expect(await second.jobs.spec(job.id)).toEqual(sampleSpec());
+  expect(await allLines(second.events, `job:${job.id}`)).toEqual(lines);
+  expect(await second.events.head(`job:${job.id}`)).toEqual(head);
+  await second.close();
+});
+
+test("openStore() refuses a newer schema, and leaves it as it is", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  await (await openStore({ path })).close();
+  const db = new Database(path);
+  db.run(`PRAGMA user_version = ${MIGRATIONS.length + 1}`);
+  db.close();
+  for (let round = 0; round < 2; round += 1) {
+    const error = await failure(openStore({ path }));
+    expect([error.code, error.reason]).toEqual(["failed_precondition", "STORE_NEWER"]);
+    expect(error.message).toContain(`${MIGRATIONS.length + 1}`);
+  }
+});
+
+test("openStore() refuses another program's database", async () => {
+  using folder = new TempDir();
+  const path = folder.join("other.db");
+  const db = new Database(path);
+  db.run("CREATE TABLE jobs (id)");
+  db.close();
+  expect(await failure(openStore({ path }))).toMatchObject({ reason: "STORE_FOREIGN" });
+  const after = new Database(path, { readonly: true });
+  expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "jobs" }]);
+  after.close();
+});
+
+test("openStore() refuses what is no database", async () => {
+  using folder = new TempDir();
+  const path = folder.join("text.db");
+  writeFileSync(path, "this is no database\n".repeat(1000));
+  expect(await failure(openStore({ path }))).toMatchObject({
+    code: "data_loss",
+    reason: "STORE_DAMAGED",
+  });
+  mkdirSync(folder.join("folder.db"));
+  expect(await failure(openStore({ path: folder.join("folder.db") }))).toMatchObject({
+    code: "failed_precondition",
+    reason: "STORE_UNWRITABLE",
+  });
+  expect(await failure(openStore({ path: `${path}/x.db` }))).toMatchObject({
+    code: "failed_precondition",
+    op: "open store",
+  });
+});
+
+test("close() waits for what was asked, and refuses what comes after", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  const store = await openStore({ path });
+  const calls = Array.from({ length: 50 }, () => store.events.append("exec:a", [stdout("")]));
+  const closed = store.close();
+  const late = await failure(store.events.append("exec:a", [stdout("")]));
+  expect([late.code, late.reason]).toEqual(["unavailable", "STORE_CLOSED"]);
+  expect((await Promise.all(calls)).at(-1)?.[0]?.seq).toBe(50);
+  await closed;
+  await store.close();
+  const again = await openStore({ path });
+  expect(await allLines(again.events, "exec:a")).toHaveLength(50);
+  await again.close();
+});

@@ -1,0 +1,105 @@
+// Jobs, drafts and folders for the tests of stores.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CprgError } from "../../src/core/errors.ts";
+import { newId } from "../../src/core/ids.ts";
+import type { Job, JobSpec } from "../../src/core/job.ts";
+import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
+import type { Outcome } from "../../src/core/outcome.ts";
+import type { EventLine, EventLog, TimedDraft } from "../../src/store/contract.ts";
+import { finishedDraft } from "../../src/store/log-lines.ts";
+
+/** 2026-01-01T00:00:00Z. */
+export const NOON = 1_767_225_600_000;
+
+/** A queued job; later ones are newer. */
+export function sampleJob(change: Partial<Job> = {}): Job {
+  return {
+    id: newId(),
+    tenant: "acme",
+    status: "queued",
+    language: "python",
+    limits: DEFAULT_LIMITS,
+    labels: { team: "blue" },
+    createdAt: NOON,
+    startedAt: null,
+    finishedAt: null,
+    owner: null,
+    outcome: null,
+    ...change,
+  };
+}
+
+export function sampleSpec(change: Partial<JobSpec> = {}): JobSpec {
+  return {
+    language: "python",
+    code: "print(6*7)",
+    args: ["a", "b c"],
+    stdinBase64: "aGk=",
+    files: [{ path: "in/x.txt", base64: "AAEC", mode: 0o600 }],
+    env: { LANG: "C" },
+    limits: DEFAULT_LIMITS,
+    labels: { team: "blue" },
+    killGraceSeconds: 5,
+    ...change,
+  };
+}
+
+export function sampleOutcome(change: Partial<Outcome> = {}): Outcome {
+  return {
+    exitCode: 0,
+    signal: null,
+    reason: "exit",
+    limitsHit: [],
+    violations: [],
+    usage: { cpu_ms: 12, memory_peak_bytes: 4096, pids_peak: null },
+    durationMs: 34,
+    killed: 0,
+    ...change,
+  };
+}
+
+/** A row of output. */
+export function stdout(data: string, at = NOON): TimedDraft {
+  return { at, draft: { kind: "stdout", data } };
+}
+
+/** The event that ends a log. */
+export function finished(change: Partial<Outcome> = {}): TimedDraft {
+  return { at: NOON, draft: finishedDraft(sampleOutcome(change)) };
+}
+
+/** The error that a promise rejects with; fails when it resolves. */
+export async function failure(promise: Promise<unknown>): Promise<CprgError> {
+  const error = await promise.then(
+    () => new Error("it resolved"),
+    (reason: unknown) => reason,
+  );
+  if (CprgError.is(error)) return error;
+  throw error;
+}
+
+/** Every line of a log. */
+export async function allLines(events: EventLog, subject: Parameters<EventLog["read"]>[0]) {
+  const lines: EventLine[] = [];
+  for (;;) {
+    const page = await events.read(subject, lines.length + 1, { limit: 1000, maxBytes: 1e6 });
+    if (page.length === 0) return lines;
+    lines.push(...page);
+  }
+}
+
+/** A folder that is removed with everything in it. */
+export class TempDir implements Disposable {
+  readonly path = mkdtempSync(join(tmpdir(), "cprg-store-"));
+
+  join(name: string): string {
+    return join(this.path, name);
+  }
+
+  [Symbol.dispose](): void {
+    rmSync(this.path, { recursive: true, force: true });
+  }
+}

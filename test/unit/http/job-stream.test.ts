@@ -1,0 +1,126 @@
+import { describe, expect, test } from "bun:test";
+import { JobStream, type StreamSocket } from "../../../src/http/job-stream.ts";
+
+/** A socket whose peer takes bytes when the test says so. */
+class FakeSocket implements StreamSocket {
+  readonly sent: string[] = [];
+  end: unknown[] | null = null;
+  buffered = 0;
+  mostBuffered = 0;
+  drops = false;
+
+  send(text: string): number {
+    if (this.drops) return 0;
+    this.sent.push(text);
+    this.buffered += text.length;
+    this.mostBuffered = Math.max(this.mostBuffered, this.buffered);
+    return -1;
+  }
+
+  getBufferedAmount(): number {
+    return this.buffered;
+  }
+
+  close(code: number, reason: string): void {
+    this.end ??= [code, reason];
+  }
+
+  terminate(): void {
+    this.end ??= ["terminated"];
+  }
+}
+
+const lines = Array.from({ length: 50 }, (_, index) => ({ line: `${index}`.padEnd(100, ".") }));
+
+function stream(options: { stallMs?: number; fails?: boolean; stays?: boolean } = {}) {
+  let read = 0;
+  const failures: unknown[] = [];
+  const made = new JobStream({
+    bufferBytesMax: 1000,
+    ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
+    subscribe: async function* (signal) {
+      for (const line of lines) {
+        if (signal.aborted) return;
+        read += 1;
+        yield [line];
+      }
+      if (options.fails) throw new Error("store gone");
+      if (options.stays && !signal.aborted) {
+        await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      }
+    },
+    onFailure: (error) => failures.push(error),
+    onClosed: () => undefined,
+  });
+  return { stream: made, read: () => read, failures };
+}
+
+const turn = () => new Promise((resolve) => setImmediate(resolve));
+
+describe("JobStream", () => {
+  test("reads no further than its client takes, and closes when all is taken", async () => {
+    const { stream: made, read } = stream();
+    const socket = new FakeSocket();
+    const done = made.opened(socket);
+    await turn();
+    const before = read();
+    expect(before).toBeLessThan(20);
+    await turn();
+    expect(read()).toBe(before);
+    while (socket.end === null) {
+      socket.buffered = Math.max(0, socket.buffered - 300);
+      made.drained();
+      await turn();
+    }
+    await done;
+    expect(socket.end).toEqual([1000, "finished"]);
+    expect(socket.sent).toEqual(lines.map(({ line }) => line));
+    expect(socket.buffered).toBe(0);
+    expect(socket.mostBuffered).toBeLessThanOrEqual(1200);
+  });
+
+  test("cuts off a client that takes nothing", async () => {
+    const { stream: made } = stream({ stallMs: 1 });
+    const socket = new FakeSocket();
+    await made.opened(socket);
+    expect(socket.end).toEqual(["terminated"]);
+    expect(socket.sent.length).toBeLessThan(lines.length);
+  });
+
+  test("bears with one that takes little without a drain being told", async () => {
+    const { stream: made } = stream({ stallMs: 1 });
+    const socket = new FakeSocket();
+    socket.getBufferedAmount = () => {
+      socket.buffered = Math.max(0, socket.buffered - 20);
+      return socket.buffered;
+    };
+    await made.opened(socket);
+    expect(socket.end).toEqual([1000, "finished"]);
+  });
+
+  test("cuts the connection rather than leave a gap", async () => {
+    const { stream: made } = stream();
+    const socket = new FakeSocket();
+    socket.drops = true;
+    await made.opened(socket);
+    expect(socket.end).toEqual(["terminated"]);
+  });
+
+  test("says 1011 when the log cannot be read, and 1001 when it is stopped", async () => {
+    const failing = stream({ fails: true });
+    const socket = new FakeSocket();
+    socket.getBufferedAmount = () => 0;
+    await failing.stream.opened(socket);
+    expect(socket.end).toEqual([1011, "the server failed"]);
+    expect(failing.failures).toHaveLength(1);
+
+    const stopped = stream({ stays: true });
+    const other = new FakeSocket();
+    other.getBufferedAmount = () => 0;
+    const done = stopped.stream.opened(other);
+    while (other.sent.length < lines.length) await turn();
+    stopped.stream.closed();
+    await done;
+    expect(other.end).toEqual([1001, "stopped"]);
+  });
+});
