@@ -13,7 +13,8 @@ DEPS := node_modules/.installed
 VERSION = $(shell node -p 'require("./package.json").version')
 
 # Debian packages that building ffi/ and the tests use.
-TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git
+TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git \
+	libseccomp-dev python3-numpy perl
 
 # Every file that starts as a Bun Worker is an entry point of its own.
 ENTRIES := src/main.ts src/store/store-worker.ts
@@ -102,6 +103,10 @@ fmt: $(DEPS) ## Format TypeScript, JSON, CSS, proto and C in place
 	@if ! command -v clang-format-14 >/dev/null; then \
 		echo "clang-format-14 is missing: C not formatted (make tools installs it)"; \
 	elif [ -n "$(C_FILES)" ]; then clang-format-14 -i $(C_FILES); fi
+
+.PHONY: gen
+gen: $(DEPS) ## Write the tables of system call numbers from the installed kernel headers
+	@$(BUN) test/gen/write-syscall-tables.ts
 
 .PHONY: test
 test: tools build ## Run every suite; as root, first install what the tests need

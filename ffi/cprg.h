@@ -49,7 +49,7 @@ enum cprg_step {
     CPRG_STEP_DESCRIPTORS = 19,
     CPRG_STEP_EXEC_INIT = 20,
     /* cprg-init, before it is ready */
-    CPRG_STEP_RESET = 32, /* signals, umask, nice, affinity, oom_score_adj, keyring */
+    CPRG_STEP_RESET = 32, /* umask, nice, affinity, session, keyring; index: reset.c, init.c */
     CPRG_STEP_PLAN = 33,  /* reading the plan */
     CPRG_STEP_UNSHARE = 34,
     CPRG_STEP_PRIVATE = 35, /* making the inherited mounts private */

@@ -55,8 +55,10 @@ const suites: readonly Suite[] = [
   { name: "arch", folder: "test/arch", timeoutMs: 2 * minute, testTimeoutMs: 20 * second },
   { name: "contract", folder: "test/contract", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "store", folder: "test/store", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
+  { name: "jobs", folder: "test/jobs", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "http", folder: "test/http", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "ffi", folder: "test/ffi", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
+  { name: "seccomp", folder: "test/seccomp", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sandbox", folder: "test/sandbox", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
   { name: "e2e", folder: "test/e2e", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
 ];

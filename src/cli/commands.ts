@@ -2,6 +2,7 @@
 
 import type { Command } from "./command.ts";
 import { cancel } from "./commands/cancel.ts";
+import { doctor } from "./commands/doctor.ts";
 import { jobs } from "./commands/jobs.ts";
 import { languages } from "./commands/languages.ts";
 import { logs } from "./commands/logs.ts";
@@ -20,6 +21,7 @@ export const COMMANDS: readonly Command[] = [
   cancel,
   replay,
   verify,
+  doctor,
   languages,
   version,
 ];

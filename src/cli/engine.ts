@@ -1,8 +1,9 @@
 /** The local engine from settings, for the commands that run programs on this host. */
 
 import { CprgError } from "../core/errors.ts";
+import type { Log } from "../core/log.ts";
 import { type LocalEngine, openLocalEngine } from "../sandbox/engine.ts";
-import { NOT_YET_PROVIDED } from "../sandbox/engine-contract.ts";
+import { type EngineOptions, NOT_YET_PROVIDED } from "../sandbox/engine-contract.ts";
 import type { LoadedConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
 import type { JsonLog } from "./log-json.ts";
@@ -17,16 +18,7 @@ export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<Lo
   if (settings.env === "production" && settings.sandbox === "off") {
     throw refusedInProduction("the sandbox is off", "Remove CPRG_SANDBOX=off");
   }
-  const engine = await openLocalEngine({
-    runDir: settings.runDir,
-    dataDir: settings.dataDir,
-    mode: settings.sandbox,
-    allowMissing: settings.allowMissing,
-    binds: settings.binds,
-    interpreters: interpreters(settings),
-    ...(settings.cgroup === null ? {} : { cgroupParent: settings.cgroup }),
-    log: log.scope("sandbox"),
-  });
+  const engine = await openLocalEngine(engineOptions(settings, log.scope("sandbox")));
   const missing = engine.missing.filter((layer) => !NOT_YET_PROVIDED.includes(layer));
   if (settings.env === "production" && missing.length > 0) {
     await engine.close();
@@ -34,6 +26,20 @@ export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<Lo
     throw refusedInProduction(state, '"cprg doctor" says how to mend it');
   }
   return engine;
+}
+
+/** What the settings mean for an engine. */
+export function engineOptions(settings: Settings, log: Log): EngineOptions {
+  return {
+    runDir: settings.runDir,
+    dataDir: settings.dataDir,
+    mode: settings.sandbox,
+    allowMissing: settings.allowMissing,
+    binds: settings.binds,
+    interpreters: interpreters(settings),
+    ...(settings.cgroup === null ? {} : { cgroupParent: settings.cgroup }),
+    log,
+  };
 }
 
 function interpreters({ python, node, bash }: Settings): Record<string, string> {

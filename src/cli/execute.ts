@@ -6,6 +6,7 @@ import { COMMANDS } from "./commands.ts";
 import { EXIT, exitCodeOfError } from "./exit-code.ts";
 import { parseLine, usageError } from "./flags.ts";
 import { commandHelp, programHelp } from "./help.ts";
+import { fromOsError } from "./os-error.ts";
 import { reportError } from "./report-error.ts";
 import { nearest } from "./suggest.ts";
 import { ClosedOutput, type Terminal } from "./terminal.ts";
@@ -20,9 +21,10 @@ import { VERSION } from "./version.ts";
 export async function execute(words: readonly string[], terminal: Terminal): Promise<number> {
   try {
     return await dispatchWords(words, terminal);
-  } catch (error) {
-    if (error instanceof ClosedOutput) return EXIT.closedOutput;
-    if (!CprgError.is(error)) throw error;
+  } catch (thrown) {
+    if (thrown instanceof ClosedOutput) return EXIT.closedOutput;
+    const error = CprgError.is(thrown) ? thrown : fromOsError(thrown);
+    if (error === null) throw thrown;
     const known = COMMANDS.some((command) => command.name === words[0]);
     await reportError(error, known ? `cprg ${words[0]}` : "cprg", terminal);
     return exitCodeOfError(error);

@@ -101,6 +101,7 @@ async function startEngine(spec: JobSpec, wishes: EngineWishes): Promise<LocalEn
     engine = await openEngine(wishes.config, wishes.log);
     const language = await engine.languages.resolve(spec.language);
     checkCodeFile(spec.files, language.fileName);
+    if (engine.mode === "off") await warnOff(wishes.terminal);
     return engine;
   } catch (error) {
     await engine?.close();
@@ -111,6 +112,11 @@ async function startEngine(spec: JobSpec, wishes: EngineWishes): Promise<LocalEn
     await reportError(error, "cprg run", wishes.terminal);
     return null;
   }
+}
+
+async function warnOff(terminal: Terminal): Promise<void> {
+  const text = "cprg run: the sandbox is off: the program can do whatever this user can\n";
+  await terminal.stderr.write(text).catch(() => undefined);
 }
 
 async function runWith(

@@ -3,31 +3,39 @@
  * memory; a reader that has gone away ends the run.
  */
 
-import type { Terminal } from "./terminal.ts";
+import { ClosedOutput, type Terminal } from "./terminal.ts";
 
 /** Takes output and remembers what became of the reader. */
 export class RunOutput {
   readonly #terminal: Terminal;
-  readonly #onClosed: () => void;
+  readonly #onFailure: () => void;
   readonly #abandoned = Promise.withResolvers<void>();
   #isGone = false;
-  #isClosed = false;
+  #failure: { readonly error: unknown } | null = null;
 
-  /** @param onClosed called once, when standard output was closed by its reader */
-  constructor(terminal: Terminal, onClosed: () => void) {
+  /** @param onFailure called once, when standard output takes no more: closed, or a full disk */
+  constructor(terminal: Terminal, onFailure: () => void) {
     this.#terminal = terminal;
-    this.#onClosed = onClosed;
+    this.#onFailure = onFailure;
   }
 
-  /** Whether standard output was closed by its reader. */
+  /**
+   * Whether standard output was closed by its reader.
+   *
+   * @throws what else it failed of
+   */
   get isClosed(): boolean {
-    return this.#isClosed;
+    if (this.#failure === null) return false;
+    if (this.#failure.error instanceof ClosedOutput) return true;
+    throw this.#failure.error;
   }
 
   /** Writes bytes to where the program wrote them; never rejects. */
   async write(channel: "stdout" | "stderr", bytes: Uint8Array): Promise<void> {
     if (this.#isGone) return;
-    const written = this.#terminal[channel].write(bytes).catch(() => this.#onFailure(channel));
+    const written = this.#terminal[channel].write(bytes).catch((error: unknown) => {
+      if (channel === "stdout") this.#fail(error);
+    });
     await Promise.race([written, this.#abandoned.promise]);
   }
 
@@ -37,11 +45,11 @@ export class RunOutput {
     this.#abandoned.resolve();
   }
 
-  /** A closed standard error takes only itself away. */
-  #onFailure(channel: "stdout" | "stderr"): void {
-    if (channel === "stderr" || this.#isClosed) return;
-    this.#isClosed = true;
+  /** Of standard output alone: a closed standard error takes only itself away. */
+  #fail(error: unknown): void {
+    if (this.#failure !== null) return;
+    this.#failure = { error };
     this.#isGone = true;
-    this.#onClosed();
+    this.#onFailure();
   }
 }

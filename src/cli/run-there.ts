@@ -3,6 +3,8 @@
 import { requestJson, type ServerAccess } from "./client.ts";
 import { serverAccess } from "./client-flags.ts";
 import { jobPath, outputBytes, type StreamedEvent } from "./client-stream.ts";
+import type { ConfigInput } from "./config.ts";
+import { engineFlagValues } from "./engine-flags.ts";
 import { EXIT, exitCodeOfSignal } from "./exit-code.ts";
 import { usageError } from "./flags.ts";
 import { jsonText } from "./output.ts";
@@ -22,7 +24,7 @@ export interface RemoteWishes {
     readonly out: string | undefined;
     readonly key: string | undefined;
     readonly "data-dir": string | undefined;
-  };
+  } & ConfigInput["flags"];
   readonly terminal: Terminal;
   readonly server: string;
 }
@@ -30,9 +32,7 @@ export interface RemoteWishes {
 /** Runs a request on a server; returns the exit code. */
 export async function runThere(request: RunRequest, wishes: RemoteWishes): Promise<number> {
   const { flags, terminal, server } = wishes;
-  if (flags.out !== undefined) {
-    throw usageError("Cannot use --out with --server: it works for runs on this machine only");
-  }
+  refuseLocalFlags(flags);
   const access = await serverAccess({ ...flags, server }, terminal);
   const job = await submitRemote(access, request);
   await reportClamped(request.limits, job.limits, terminal);
@@ -68,6 +68,16 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
   const circumstances = { limits: job.limits, stoppedBy: signals.first };
   await reportEnd(end, circumstances, terminal);
   return runExitCode(end, circumstances);
+}
+
+/** What only a run on this machine heeds is not to be dropped without a word. */
+function refuseLocalFlags({ "data-dir": _, ...flags }: RemoteWishes["flags"]): void {
+  const local = { ...engineFlagValues(flags), out: flags.out };
+  const given = Object.entries(local).find(
+    ([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0),
+  );
+  if (given === undefined) return;
+  throw usageError(`Cannot use --${given[0]} with --server: it is for runs on this machine`);
 }
 
 async function showOutput(event: StreamedEvent, output: RunOutput): Promise<void> {

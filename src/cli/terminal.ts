@@ -3,7 +3,8 @@
  * reach the outside only through it, so that tests can hand them another.
  */
 
-import { write } from "node:fs";
+import { readFileSync, write } from "node:fs";
+import { constants } from "node:os";
 import { isatty } from "node:tty";
 
 /** The reader of our output has gone away (EPIPE); ends the command quietly with 141. */
@@ -41,7 +42,10 @@ export interface Terminal {
   readonly directory: string;
   /** Effective user id. */
   readonly uid: number;
-  /** Calls back on a signal instead of dying of it, until the returned function is called. */
+  /**
+   * Calls back on a signal instead of dying of it, until the returned function is called. A signal
+   * that was ignored when the program started (nohup(1), a shell's background job) stays ignored.
+   */
   onSignal(name: TerminalSignal, listener: () => void): () => void;
 }
 
@@ -95,8 +99,22 @@ export function processTerminal(): Terminal {
     directory: process.cwd(),
     uid: process.geteuid?.() ?? -1,
     onSignal(name, listener) {
+      if (isIgnored(name)) return () => undefined;
       process.on(name, listener);
       return () => process.off(name, listener);
     },
   };
+}
+
+/** Whether this process ignores a signal: bit n - 1 of SigIgn (proc_pid_status(5)). */
+function isIgnored(name: TerminalSignal): boolean {
+  let status: string;
+  try {
+    status = readFileSync("/proc/self/status", "utf8");
+  } catch {
+    // No Linux: nothing can be said, so signals are taken.
+    return false;
+  }
+  const mask = BigInt(`0x${/^SigIgn:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  return (mask & (1n << BigInt(constants.signals[name] - 1))) !== 0n;
 }

@@ -160,6 +160,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
       channel,
       reader: Bun.file(fd).stream().getReader(),
       onEnd: () => closeSync(fd),
+      drain: () => native.drain(fd),
       limitBytes,
       queue,
       onTruncated: () => watch.hit("output_kb", { observed: limits.output_kb, sampled: false }),

@@ -13,6 +13,8 @@ import { BOUNDS, checkAbi, LAUNCH, SIZES } from "./layout.ts";
 import { errnoName, stepError } from "./steps.ts";
 
 const EAGAIN = 11;
+/** Most that is drained in one call: it holds the event loop for some ten microseconds. */
+const DRAIN_BYTES = 256 * 1024;
 
 const SYMBOLS = {
   cprg_abi: { args: ["ptr"], returns: "i32" },
@@ -94,6 +96,8 @@ export class Native {
   readonly #library: Library;
   readonly #initFd: number;
   readonly #monotonicNs: () => bigint;
+  /** Where drained bytes go; never looked at. */
+  readonly #drained = new Uint8Array(DRAIN_BYTES);
 
   private constructor(library: Library, initFd: number, monotonicNs: () => bigint) {
     this.#library = library;
@@ -244,6 +248,13 @@ export class Native {
   openBeneath(dirfd: number, path: string, flags: number): number {
     const result = this.#library.cprg_open_beneath(dirfd, cString(path), flags, 0);
     return this.#check(`open ${JSON.stringify(path)}`, result);
+  }
+
+  /** Reads what is in a pipe and forgets it: bytes, 0 at the end, null when it is empty. */
+  drain(fd: number): number | null {
+    const result = this.#library.cprg_read(fd, this.#drained, this.#drained.length);
+    if (result === -EAGAIN) return null;
+    return this.#check("read", result);
   }
 
   /** Keeps other processes of this user from reading the server's memory; no core dumps. */

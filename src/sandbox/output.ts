@@ -3,11 +3,15 @@
  * once that the rest is cut, and goes on reading so that the program does not block.
  */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import type { OutputChannel } from "../provider/contract.ts";
 import type { NoticeQueue } from "./notice-queue.ts";
 
 /** Bytes read before the event loop gets its turn: a stream that is always ready starves it. */
 const YIELD_BYTES = 128 * 1024;
+/** Pauses while nothing comes of what is dropped: the first, and the longest. */
+const DROP_PAUSE_MS_LEAST = 1;
+const DROP_PAUSE_MS_MOST = 16;
 /** After the exec has ended: longest silence before writers outside of it are no longer awaited. */
 const QUIET_MS = 100;
 
@@ -23,6 +27,11 @@ export interface OutputOptions {
   readonly reader: ByteReader;
   /** Called once, when nothing more is read. */
   onEnd(): void;
+  /**
+   * Reads what is there and forgets it, for the time after the limit: bytes, 0 at the end, null when
+   * nothing is there yet. Without it the reader goes on, at the price of its garbage.
+   */
+  drain?(): number | null;
   readonly limitBytes: number;
   readonly queue: NoticeQueue;
   /** Called once, when the first byte is dropped. */
@@ -35,6 +44,9 @@ export class OutputStream {
   readonly #reader: ByteReader;
   #totalBytes = 0;
   #isDropping = false;
+  #isStopped = false;
+  /** Nothing has come yet, and nothing is being handed on. */
+  #isWaiting = false;
   #quiet: ReturnType<typeof setInterval> | null = null;
   /** Resolves at the end of the stream. */
   readonly done: Promise<void>;
@@ -55,37 +67,64 @@ export class OutputStream {
     if (this.#quiet !== null) return;
     let seen = this.#totalBytes;
     this.#quiet = setInterval(() => {
-      if (seen === this.#totalBytes && this.#isReading) this.stop();
+      if (seen === this.#totalBytes && this.#isWaiting) this.stop();
       seen = this.#totalBytes;
     }, QUIET_MS);
   }
 
   /** Stops reading. */
   stop(): void {
+    this.#isStopped = true;
     if (this.#quiet !== null) clearInterval(this.#quiet);
     // The pending read then resolves as done; a stream that has ended already is no error.
     this.#reader.cancel().catch(() => undefined);
   }
 
-  #isReading = false;
-
   async #run(): Promise<void> {
-    let sinceYield = 0;
     try {
-      for (;;) {
-        this.#isReading = true;
-        const { done, value } = await this.#reader.read();
-        this.#isReading = false;
-        if (done || value === undefined) return;
-        await this.#take(value);
-        sinceYield += value.length;
-        if (sinceYield < YIELD_BYTES) continue;
-        sinceYield = 0;
-        await new Promise<void>((resolve) => setImmediate(resolve));
-      }
+      await this.#read();
+      if (this.#isDropping) await this.#drop();
     } finally {
       if (this.#quiet !== null) clearInterval(this.#quiet);
       this.#options.onEnd();
+    }
+  }
+
+  /** Until the end of the stream, or until the rest need only be dropped. */
+  async #read(): Promise<void> {
+    let sinceYield = 0;
+    for (;;) {
+      this.#isWaiting = true;
+      const { done, value } = await this.#reader.read();
+      this.#isWaiting = false;
+      if (done || value === undefined) return;
+      await this.#take(value);
+      if (this.#isDropping && this.#options.drain !== undefined) {
+        await this.#reader.cancel();
+        return;
+      }
+      sinceYield += value.length;
+      if (sinceYield < YIELD_BYTES) continue;
+      sinceYield = 0;
+      await nextTurn();
+    }
+  }
+
+  async #drop(): Promise<void> {
+    let pauseMs = DROP_PAUSE_MS_LEAST;
+    while (!this.#isStopped) {
+      const count = this.#options.drain?.() ?? null;
+      if (count === 0) return;
+      if (count === null) {
+        this.#isWaiting = true;
+        await sleep(pauseMs);
+        this.#isWaiting = false;
+        pauseMs = Math.min(pauseMs * 2, DROP_PAUSE_MS_MOST);
+      } else {
+        this.#totalBytes += count;
+        pauseMs = DROP_PAUSE_MS_LEAST;
+        await nextTurn();
+      }
     }
   }
 
@@ -99,6 +138,10 @@ export class OutputStream {
     queue.push({ type: "truncated", channel, limitBytes });
     this.#options.onTruncated();
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** A small piece of a large read must not keep all of its memory. */

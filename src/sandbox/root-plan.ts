@@ -82,6 +82,7 @@ const PROC_MASKED = [
   "keys",
   "kmsg",
   "latency_stats",
+  "pressure",
   "sched_debug",
   "scsi",
   "sysrq-trigger",

@@ -38,17 +38,19 @@ function workerUrl(): URL {
 function fileStore(link: WorkerLink): FileStore {
   return {
     events: {
-      append: (subject, drafts) => link.call("append", { subject, drafts }, draftBytes(drafts)),
-      read: (subject, fromSeq, bounds) => link.call("read", { subject, fromSeq, ...bounds }),
+      append: (subject, drafts) =>
+        link.call("append", { subject, drafts }, { inputBytes: draftBytes(drafts) }),
+      read: (subject, fromSeq, bounds) =>
+        link.call("read", { subject, fromSeq, ...bounds }, { answerBytes: bounds.maxBytes }),
       head: (subject) => link.call("head", { subject }),
     },
     jobs: {
       insert: async (job, spec) => {
-        await link.call("insert", { job, spec }, specBytes(spec));
+        await link.call("insert", { job, spec }, { inputBytes: specBytes(spec) });
       },
       get: (id) => link.call("get", { id }),
-      spec: (id) => link.call("spec", { id }),
-      list: (query) => link.call("list", query),
+      spec: (id) => link.call("spec", { id }, { answerBytes: SPEC_BYTES }),
+      list: (query) => link.call("list", query, { answerBytes: query.limit * JOB_BYTES }),
       next: (busyTenants) => link.call("next", { busyTenants }),
       queuedCount: (tenant) => link.call("queuedCount", { tenant: tenant ?? null }),
       counts: () => link.call("counts", null),
@@ -60,6 +62,10 @@ function fileStore(link: WorkerLink): FileStore {
     close: () => link.close(),
   };
 }
+
+/** Rough sizes of a job in a list, and of a spec with its files. */
+const JOB_BYTES = 2048;
+const SPEC_BYTES = 2 * 1024 * 1024;
 
 /** Rough sizes: only output, code and files are large. */
 function draftBytes(drafts: readonly TimedDraft[]): number {

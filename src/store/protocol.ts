@@ -12,7 +12,7 @@ import type { WireError } from "./wire-error.ts";
 
 /** Most requests in one batch, which is one transaction. */
 export const BATCH_REQUESTS_MAX = 1024;
-/** Rough size at which a batch takes no more requests; a single larger one goes alone. */
+/** Rough size of inputs or answers at which a batch takes no more; a larger request goes alone. */
 export const BATCH_BYTES_MAX = 8 * 1024 * 1024;
 /** Most requests that wait for their batch; more are refused. */
 export const WAITING_REQUESTS_MAX = 16_384;
@@ -21,7 +21,7 @@ export const WAITING_BYTES_MAX = 256 * 1024 * 1024;
 
 /** Counters of the Worker since it opened the file. */
 export interface StoreStats {
-  /** Transactions that wrote and were committed, each with one sync. */
+  /** Transactions that were committed for requests that may write: at most one sync each. */
   readonly commits: number;
   /** Requests that were answered. */
   readonly requests: number;

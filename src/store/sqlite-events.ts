@@ -8,7 +8,7 @@ import type { EventLine, LogHead, TimedDraft } from "./contract.ts";
 import { emptyLog, endsOutsideFinish, linkDrafts, readBounds } from "./log-lines.ts";
 
 /** Logs whose place is remembered; the others are read from their last line. */
-const OPEN_LOGS_MAX = 4096;
+export const OPEN_LOGS_MAX = 4096;
 
 interface OpenLog {
   readonly id: number;

@@ -19,9 +19,19 @@ import {
 } from "./protocol.ts";
 import { fromWire } from "./wire-error.ts";
 
+/** Rough sizes of a call; what is small needs none. */
+export interface CallSize {
+  /** Of the input, which is held until the call is answered. */
+  readonly inputBytes?: number;
+  /** Of the largest answer, which counts against the batch that brings it. */
+  readonly answerBytes?: number;
+}
+
 interface Waiting {
   readonly request: StoreRequest;
-  readonly bytes: number;
+  readonly inputBytes: number;
+  /** What it adds to a batch. */
+  readonly batchBytes: number;
   readonly settle: PromiseWithResolvers<unknown>;
 }
 
@@ -62,20 +72,21 @@ export class WorkerLink {
   /**
    * Queues one operation.
    *
-   * @param bytes rough size of the input
    * @throws CprgError what the operation failed with; `unavailable` when the store is closed or
    *   its Worker died; `resource_exhausted` when too much waits
    */
   call<K extends StoreOp>(
     op: K,
     input: StoreOps[K]["input"],
-    bytes = 0,
+    { inputBytes = 0, answerBytes = 0 }: CallSize = {},
   ): Promise<StoreOps[K]["output"]> {
-    const refusal = this.#refusal(bytes);
+    const refusal = this.#refusal(inputBytes);
     if (refusal !== null) return Promise.reject(refusal);
     const settle = Promise.withResolvers<unknown>();
-    this.#waiting.push({ request: { op, input } as StoreRequest, bytes, settle });
-    this.#waitingBytes += bytes;
+    const request = { op, input } as StoreRequest;
+    const batchBytes = Math.max(inputBytes, answerBytes);
+    this.#waiting.push({ request, inputBytes, batchBytes, settle });
+    this.#waitingBytes += inputBytes;
     this.#schedule();
     return settle.promise as Promise<StoreOps[K]["output"]>;
   }
@@ -96,7 +107,7 @@ export class WorkerLink {
     this.#stop();
   }
 
-  #refusal(bytes: number): CprgError | null {
+  #refusal(inputBytes: number): CprgError | null {
     if (this.#failure !== null) return this.#failure;
     if (this.#closing !== null) {
       return new CprgError("unavailable", "Cannot use the store: it is closed", {
@@ -106,7 +117,7 @@ export class WorkerLink {
     }
     const isFull =
       this.#waiting.length >= WAITING_REQUESTS_MAX ||
-      (this.#waiting.length > 0 && this.#waitingBytes + bytes > WAITING_BYTES_MAX);
+      (this.#waiting.length > 0 && this.#waitingBytes + inputBytes > WAITING_BYTES_MAX);
     if (!isFull) return null;
     return new CprgError("resource_exhausted", "Cannot use the store: too many requests wait", {
       reason: "STORE_OVERLOADED",
@@ -129,13 +140,13 @@ export class WorkerLink {
     let count = 0;
     let bytes = 0;
     for (const waiting of this.#waiting) {
-      if (count > 0 && bytes + waiting.bytes > BATCH_BYTES_MAX) break;
-      bytes += waiting.bytes;
+      if (count > 0 && bytes + waiting.batchBytes > BATCH_BYTES_MAX) break;
+      bytes += waiting.batchBytes;
       count += 1;
+      this.#waitingBytes -= waiting.inputBytes;
       if (count === BATCH_REQUESTS_MAX) break;
     }
     this.#outstanding = this.#waiting.splice(0, count);
-    this.#waitingBytes -= bytes;
     try {
       this.#post({ type: "batch", requests: this.#outstanding.map(({ request }) => request) });
     } catch (error) {

@@ -38,6 +38,20 @@ sys.stderr.write("err"); sys.exit(5)`;
   expect(ended).toEqual({ code: 5, out: "arg typed typed b\n", err: "err" });
 });
 
+test("run --server refuses what only a run on this machine heeds", async () => {
+  for (const flags of [
+    ["--out", "x"],
+    ["--sandbox", "off"],
+    ["--binds", "/srv"],
+  ]) {
+    const ended = await client(["run", ...flags, "-c", "1"]);
+    expect(ended).toMatchObject({ code: 2, out: "" });
+    expect(ended.err).toContain(`Cannot use ${flags[0]} with --server`);
+  }
+  const here = await client(["run", "--server", "", "--sandbox", "off", "-c", "print(1)"]);
+  expect(here).toMatchObject({ code: 0, out: "1\n" });
+});
+
 test("run --server prints while the program runs, and Ctrl-C cancels it there", async () => {
   const mark = `e2e-${crypto.randomUUID()}`;
   const program = "import time; print('ready', flush=True); time.sleep(60)";

@@ -45,6 +45,8 @@ export interface CallOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string | Uint8Array;
   readonly cwd?: string;
+  /** A command that runs the binary and its words. */
+  readonly shell?: readonly string[];
 }
 
 /** How a call ended. */
@@ -60,7 +62,7 @@ export type Running = Bun.Subprocess<"pipe", "pipe", "pipe">;
 
 /** Starts the binary. */
 export function start(words: readonly string[], options: CallOptions = {}): Running {
-  return Bun.spawn([cprgPath(), ...words], {
+  return Bun.spawn([...(options.shell ?? []), cprgPath(), ...words], {
     env: { ...options.env },
     cwd: options.cwd ?? "/",
     stdin: "pipe",

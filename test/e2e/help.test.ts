@@ -44,7 +44,6 @@ describe("wrong use ends with 2, on standard error", () => {
     [["run", "/nonexistent.py"], "no such file"],
     [["run", "-c", "1", "--limit", "nope=1"], 'Cannot use limit "nope"'],
     [["run", "-c", "1", "--limit", "pids=0"], "limits.pids"],
-    [["run", "-c", "1", "--lang", "cobol"], "cobol"],
     [["run", "-c", "1", "extra"], "both a script and --code"],
     [["serve", "--addr", "nope"], 'Cannot use --addr "nope"'],
     [["jobs", "--server", "nope"], 'Cannot use server "nope"'],

@@ -135,6 +135,7 @@ test("serve refuses to start where anybody could run programs, or a name is wron
     [["--config", config], {}, 'Cannot use key "job_slot"'],
     [["--job-slot", "3"], {}, "Did you mean --job-slots?"],
     [[], { CPRG_API_KEYS: "short" }, "Cannot use entry 1 of CPRG_API_KEYS"],
+    [["--addr", "127.0.0.1:0"], { CPRG_DATA_DIR: "/proc/x" }, "/proc/x"],
   ];
   for (const [words, env, text] of cases) {
     const ended = await call(["serve", ...words], { env: { ...home.env, ...env } });
@@ -163,6 +164,19 @@ test("serve refuses a port and a database that are in use", async () => {
   const sameData = await call(["serve", "--addr", "127.0.0.1:0"], home);
   expect(sameData).toMatchObject({ code: 2 });
   expect((await server.request("/v1/status")).status).toBe(200);
+});
+
+test("a signal that was ignored when the server started stays ignored", async () => {
+  using home = makeHome();
+  await using server = await serve(home, { ignore: "HUP INT" });
+  for (const signal of ["SIGHUP", "SIGINT"] as const) server.process.kill(signal);
+  // Two jobs take long enough for a server that heeds the signals to refuse the second.
+  for (const _ of [1, 2]) {
+    const id = await server.submit({ language: "python", code: "print(1)" });
+    const result = await json(await server.request(`/v1/jobs/${id}/result`));
+    expect(result).toMatchObject({ status: "succeeded" });
+  }
+  expect(await server.stop()).toBe(0);
 });
 
 test("serve --check prints the effective settings and where they come from, without secrets", async () => {

@@ -19,13 +19,24 @@ export interface Serving extends AsyncDisposable {
   stop(signal?: NodeJS.Signals): Promise<number>;
 }
 
+/** A shell that ignores signals and becomes the command that follows. */
+function ignoring(signals: string): string[] {
+  return ["/bin/bash", "-c", `trap "" ${signals}; exec "$0" "$@"`];
+}
+
 /** Starts a server and waits until it listens. */
 export async function serve(
   home: Home,
-  options: { readonly words?: readonly string[]; readonly env?: Record<string, string> } = {},
+  options: {
+    readonly words?: readonly string[];
+    readonly env?: Record<string, string>;
+    /** Signals that it is started with ignored, as nohup(1) does: `HUP INT`. */
+    readonly ignore?: string;
+  } = {},
 ): Promise<Serving> {
   const words = ["serve", "--addr", "127.0.0.1:0", ...(options.words ?? [])];
-  const child = start(words, { env: { ...home.env, ...options.env } });
+  const shell = options.ignore === undefined ? [] : ignoring(options.ignore);
+  const child = start(words, { env: { ...home.env, ...options.env }, shell });
   const out = readText(child.stdout);
   const err = readText(child.stderr);
   const listening = out.until(/listening on (\S+)[\s\S]*missing .*\n/);

@@ -28,6 +28,10 @@ const arch = archOf(process.arch) ?? "x86_64";
 
 const SIGSYS = 31;
 const errno = { EPERM: 1, EBADF: 9, EINVAL: 22, ENOSYS: 38, EAFNOSUPPORT: 97 };
+/** Newer kernels ask no filter about these two: they are made by the kernel's own trampolines. */
+const unfiltered = new Set(
+  (["uretprobe", "uprobe"] as const).map((name) => syscallNumber(name, arch)),
+);
 const returned = (value: number): KernelOutcome => ({ ending: "returned", value });
 const killed: KernelOutcome = { ending: "signalled", signal: SIGSYS };
 
@@ -64,7 +68,9 @@ host.describe("the kernel", () => {
           .filter(([, rule]) => rule.check !== undefined)
           .map(([name]) => syscallNumber(name as SyscallName, arch)),
       );
-      const calls = EDGE_NUMBERS.flatMap((nr) => edgeArguments(nr, checked.has(nr)));
+      const calls = EDGE_NUMBERS.filter((nr) => !unfiltered.has(nr)).flatMap((nr) =>
+        edgeArguments(nr, checked.has(nr)),
+      );
       const answering = answerAll(compileFilter(rules, { arch, onTrap: "notify" }));
       const interpreted = decodeProgram(answering);
 
@@ -75,7 +81,7 @@ host.describe("the kernel", () => {
         return outcome?.ending !== "returned" || outcome.value !== -(verdict & 0xffff);
       });
       expect(wrong).toEqual([]);
-      expect(calls.length).toBeGreaterThan(20_000);
+      expect(calls.length).toBeGreaterThan(10_000);
     });
   });
 

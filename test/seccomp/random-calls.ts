@@ -33,7 +33,7 @@ const VALUES: readonly bigint[] = [
   0x3fffffffn,
   0xffffffffffffffffn,
   0xffff800000000010n,
-  0x8000000000000000n,
+  0x800000003fffffffn,
   0x100003fffn,
 ];
 

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { BatchRunner } from "../../src/store/batch.ts";
 import { openDatabase } from "../../src/store/database.ts";
 import type { StoreRequest } from "../../src/store/protocol.ts";
+import { OPEN_LOGS_MAX } from "../../src/store/sqlite-events.ts";
 import { NOON, sampleJob, sampleOutcome, sampleSpec, stdout, TempDir } from "./samples.ts";
 
 test("openDatabase() sets what every connection needs anew", () => {
@@ -60,5 +61,21 @@ test("an operation that does not exist is a bug, and fails alone", () => {
   const results = runner.run([unknown, { op: "counts", input: null }]);
   expect(results[0]).toMatchObject({ error: { code: "internal" } });
   expect(results[1]).toMatchObject({ output: { queued: 0 } });
+  database.close();
+});
+
+test("more logs than are remembered go on where they stood", () => {
+  using folder = new TempDir();
+  const database = openDatabase(folder.join("cprg.db"));
+  const runner = new BatchRunner(database.db);
+  const round = Array.from({ length: OPEN_LOGS_MAX + 50 }, (_, index): StoreRequest => {
+    return { op: "append", input: { subject: `exec:${index}`, drafts: [stdout("x")] } };
+  });
+  for (const seq of [1, 2]) {
+    const results = runner.run(round);
+    expect(results.every((result) => "output" in result)).toBe(true);
+    const last = { op: "head", input: { subject: "exec:0" } } as const;
+    expect(runner.run([last])[0]).toMatchObject({ output: { count: seq } });
+  }
   database.close();
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { openStore } from "../../src/store/open.ts";
-import { BATCH_REQUESTS_MAX } from "../../src/store/protocol.ts";
+import { BATCH_BYTES_MAX, BATCH_REQUESTS_MAX } from "../../src/store/protocol.ts";
 import { allLines, failure, finished, sampleJob, sampleSpec, stdout, TempDir } from "./samples.ts";
 import { countCommits } from "./wal.ts";
 
@@ -73,6 +73,23 @@ test("a batch takes so many bytes and no more, and a larger request alone", asyn
   await Promise.all([...large, store.jobs.insert(huge, sampleSpec({ code: code.repeat(2) }))]);
   expect((await store.stats()).commits - before).toBe(4);
   expect((await store.jobs.spec(huge.id))?.code).toHaveLength(10 * 1024 * 1024);
+  await store.close();
+});
+
+test("a batch takes so many bytes of answers and no more", async () => {
+  using folder = new TempDir();
+  const { store } = await open(folder);
+  await store.events.append("exec:a", [stdout("1")]);
+  const { commits: before } = await store.stats();
+  const half = { limit: 1, maxBytes: BATCH_BYTES_MAX / 2 };
+  // Every read fills half a batch, so each of the four appends is in a batch of its own.
+  const calls = Array.from({ length: 4 }, () => [
+    store.events.append("exec:a", [stdout("x".repeat(1000))]),
+    store.events.read("exec:a", 1, half),
+    store.events.read("exec:a", 1, half),
+  ]);
+  await Promise.all(calls.flat());
+  expect((await store.stats()).commits - before).toBe(4);
   await store.close();
 });
 

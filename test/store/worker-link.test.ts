@@ -9,7 +9,7 @@ function link(log: Log = silentLog): WorkerLink {
   return new WorkerLink(new Worker(url), log);
 }
 
-const ask = (to: WorkerLink, bytes = 0) => to.call("get", { id: "x" }, bytes);
+const ask = (to: WorkerLink, inputBytes = 0) => to.call("get", { id: "x" }, { inputBytes });
 
 test.each(["throws", "rejects", "ends"])(
   "a worker that %s fails what waits and what comes",

@@ -62,7 +62,7 @@ export const run = defineCommand({
     },
     save: { kind: "text", value: "FILE", doc: "Writes the log, sealed for cprg verify" },
     out: { kind: "text", value: "DIR", doc: "Copies what is left in /workspace/out to DIR" },
-    server: { ...CLIENT_FLAGS.server, doc: "Runs it on this server instead of here" },
+    server: { ...CLIENT_FLAGS.server, doc: "Runs it on this server; empty: here" },
     key: CLIENT_FLAGS.key,
     ...engineFlags(),
     "data-dir": CLIENT_FLAGS["data-dir"],
@@ -72,7 +72,7 @@ export const run = defineCommand({
   async run({ flags, args, rest, terminal }) {
     const request = await gatherRequest(flags, { script: args[0], rest: rest ?? [] }, terminal);
     // Loaded on demand: the engine and its libraries cost start-up time that other commands save.
-    if (flags.server === undefined) {
+    if (flags.server === undefined || flags.server === "") {
       const { runHere } = await import("../run-here.ts");
       return await runHere(request, { flags, terminal });
     }

@@ -70,7 +70,7 @@ export const ALLOW_GROUPS: readonly AllowGroup[] = [
     calls: words("restart_syscall"),
   },
   {
-    why: "made by the kernel's trampolines where the host's operator probes a library; anyone else gets SIGILL",
+    why: "made by the kernel's trampolines where the host's operator probes a library; else SIGILL",
     calls: words("uretprobe uprobe"),
   },
   {

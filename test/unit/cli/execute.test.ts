@@ -50,3 +50,20 @@ test("execute() ends quietly with 141 when its output was closed", async () => {
   expect(await execute(["version"], closed)).toBe(141);
   expect(terminal.err()).toBe("");
 });
+
+test.each([
+  ["write", 1, "Cannot write output: ENOSPC"],
+  ["open", 2, "Cannot go on: no space"],
+])("execute() reports the error of a system call: %s", async (syscall, code, text) => {
+  const terminal = memoryTerminal();
+  const error = Object.assign(new Error("no space"), { code: "ENOSPC", syscall });
+  const stdout = { ...terminal.stdout, write: async () => Promise.reject(error) };
+  expect(await execute(["version"], { ...terminal, stdout })).toBe(code);
+  expect(terminal.err()).toContain(text);
+});
+
+test("execute() hides no bug", async () => {
+  const terminal = memoryTerminal();
+  const stdout = { ...terminal.stdout, write: async () => Promise.reject(new Error("BUG")) };
+  await expect(execute(["version"], { ...terminal, stdout })).rejects.toThrow("BUG");
+});

@@ -1,0 +1,232 @@
+// Ends that are forced: whatever a program does, nothing of its sandbox is left on the host at the
+// instant a subscriber receives `finished`.
+
+import { afterAll, beforeAll, expect } from "bun:test";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { EventRow } from "../../src/core/event.ts";
+import { requireHost } from "../helpers/host.ts";
+import { type Home, makeHome } from "./cprg.ts";
+import { followJob, isKind, outputHas } from "./job-events.ts";
+import {
+  cgroupDirectories,
+  type HostProcess,
+  sandboxName,
+  sandboxProcesses,
+} from "./sandbox-processes.ts";
+import { type Serving, serve } from "./server.ts";
+
+const host = requireHost({ root: true, cgroup: true });
+const { test } = host;
+
+/** How often the daemon is ended. */
+const repeats = Number(process.env["CPRG_TEST_REPEATS"] ?? "100");
+const ATONCE = 4;
+
+const daemon = readFileSync(join(import.meta.dir, "../fixtures/e2e-daemon.py"), "utf8");
+
+let home: Home;
+let server: Serving;
+let instance: string;
+
+beforeAll(async () => {
+  if (host.missing.length > 0) return;
+  home = makeHome();
+  const slots = String(ATONCE);
+  const words = ["--job-slots", slots, "--tenant-concurrency", slots, "--log", "warn"];
+  server = await serve(home, { words });
+  const status = (await (await server.request("/v1/status")).json()) as { instance: string };
+  instance = status.instance;
+});
+afterAll(async () => {
+  await server?.[Symbol.asyncDispose]();
+  home?.[Symbol.dispose]();
+});
+
+function processes(): HostProcess[] {
+  return sandboxProcesses({ pid: server.process.pid, instance });
+}
+
+/** What one run showed on the host. */
+interface Seen {
+  readonly finished: EventRow;
+  readonly events: readonly EventRow[];
+  /** Processes of the sandbox once the program was ready, process 1 among them. */
+  readonly before: number;
+  /** What was there of it when `finished` arrived, processes and groups. */
+  readonly left: readonly string[];
+}
+
+/** Runs a program with a mark in its command line and looks at the host as its events arrive. */
+async function watch(body: Readonly<Record<string, unknown>>): Promise<Seen | null> {
+  const mark = `e2e-${crypto.randomUUID()}`;
+  const args = [mark, ...((body["args"] as string[] | undefined) ?? [])];
+  const id = await server.submit({ ...body, args });
+  let name: string | null = null;
+  let before = 0;
+  let left: string[] = [];
+  using job = followJob(server, id, {
+    onEvent: (event) => {
+      if (name === null && outputHas("ready")(event)) {
+        const all = processes();
+        const program = all.find(({ command }) => command.includes(mark));
+        name = program === undefined ? null : sandboxName(program, instance);
+        before = all.filter((process) => sandboxName(process, instance) === name).length;
+      }
+      if (event.kind === "finished") left = leftovers({ name, mark });
+    },
+  });
+  const finished = await job.until(isKind("finished"));
+  expect(await job.closed).toBe(1000);
+  return name === null ? null : { finished, events: job.events, before, left };
+}
+
+function leftovers({ name, mark }: { name: string | null; mark: string }): string[] {
+  const alive = processes()
+    .filter((process) => process.command.includes(mark) || isIn(process, name))
+    .map(({ pid, state, command }) => `${pid} ${state} ${command}`);
+  const groups = cgroupDirectories(home, instance).filter(
+    (directory) => name !== null && directory.split("/").includes(name),
+  );
+  return [...alive, ...groups];
+}
+
+function isIn(process: HostProcess, name: string | null): boolean {
+  return name !== null && sandboxName(process, instance) === name;
+}
+
+function hits(events: readonly EventRow[]): string[] {
+  return events.filter(isKind("limit")).map(({ data }) => (data as { limit: string }).limit);
+}
+
+const stubborn: Readonly<Record<string, string>> = {
+  "a busy loop": `print("ready", flush=True)
+while True: pass`,
+  "a program that ignores every signal it can": `import signal, time
+for number in range(1, 65):
+    try: signal.signal(number, signal.SIG_IGN)
+    except (OSError, ValueError): pass
+print("ready", flush=True)
+while True: time.sleep(1)`,
+  "a program stopped by SIGSTOP, and its children": `import os, signal, sys, time
+for _ in range(3):
+    if os.fork() == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+time.sleep(0.05)
+print("ready", flush=True)
+os.kill(os.getpid(), signal.SIGSTOP)`,
+  "a program with 50 children": `import os, time
+for _ in range(50):
+    if os.fork() == 0:
+        while True: time.sleep(60)
+print("ready", flush=True)
+while True: time.sleep(60)`,
+};
+
+for (const [title, code] of Object.entries(stubborn)) {
+  test(`${title} has timed out, and nothing is left when \`finished\` arrives`, async () => {
+    const seen = await watch({ language: "python", code, limits: { wall_seconds: 2 } });
+    expect(seen).not.toBeNull();
+    const { finished, events, before, left } = seen as Seen;
+    expect(finished.data).toMatchObject({
+      status: "timed_out",
+      reason: "wall_limit",
+      exit_code: null,
+      signal: "SIGKILL",
+    });
+    expect(hits(events)).toEqual(["wall_seconds"]);
+    expect(before).toBeGreaterThanOrEqual(title.includes("50") ? 52 : 2);
+    expect(left).toEqual([]);
+  });
+}
+
+test("a busy program that spreads over its children is ended by the CPU they use", async () => {
+  const code = `import os
+for _ in range(4):
+    if os.fork() == 0:
+        while True: pass
+print("ready", flush=True)
+os.wait()`;
+  const limits = { wall_seconds: 60, cpu_seconds: 1, cpu_cores: 2 };
+  const { finished, events, left } = (await watch({ language: "python", code, limits })) as Seen;
+  expect(finished.data).toMatchObject({ status: "timed_out", reason: "cpu_limit" });
+  expect(hits(events)).toEqual(["cpu_seconds"]);
+  expect(left).toEqual([]);
+});
+
+test(`a daemon that forks while it is killed is gone with its job, ${repeats} times`, async () => {
+  // One that the limit ends before it was ready has shown nothing: it does not count.
+  let triesLeft = 2 * repeats;
+  const seen: { readonly way: string; readonly one: Seen }[] = [];
+  const work = async (): Promise<void> => {
+    while (seen.length < repeats && triesLeft > 0) {
+      triesLeft -= 1;
+      const way = triesLeft % 2 === 0 ? "stay" : "leave";
+      const limits = { wall_seconds: way === "stay" ? 1 : 60, pids: 12, cpu_cores: 0.5 };
+      const one = await watch({ language: "python", code: daemon, args: [way], limits });
+      if (one !== null) seen.push({ way, one });
+    }
+  };
+  await Promise.all(Array.from({ length: ATONCE }, work));
+  expect(seen.length).toBeGreaterThanOrEqual(repeats);
+  expect(new Set(seen.map(({ way }) => way))).toEqual(new Set(["stay", "leave"]));
+  expect(seen.flatMap(({ one }) => one.left)).toEqual([]);
+  for (const { way, one } of seen) {
+    const { status, killed } = one.finished.data as { status: string; killed: number };
+    expect({ way, status }).toEqual({ way, status: way === "stay" ? "timed_out" : "succeeded" });
+    expect(killed).toBeGreaterThan(0);
+    expect(hits(one.events).includes("wall_seconds")).toBe(way === "stay");
+  }
+  expect(processes()).toEqual([]);
+});
+
+test("a job that runs is cancelled, its program asked first; the second time is a conflict", async () => {
+  const mark = `e2e-${crypto.randomUUID()}`;
+  const code = `import signal, sys, time
+def ask(*_):
+    print("asked", flush=True); sys.exit(7)
+signal.signal(signal.SIGTERM, ask)
+print("ready", flush=True); time.sleep(300)`;
+  const id = await server.submit({ language: "python", code, args: [mark] });
+  let left: string[] = ["not finished"];
+  using job = followJob(server, id, {
+    onEvent: ({ kind }) => {
+      if (kind === "finished") left = leftovers({ name: null, mark });
+    },
+  });
+  await job.until(outputHas("ready"));
+  const first = await server.request(`/v1/jobs/${id}`, { method: "DELETE" });
+  expect(first.status).toBe(200);
+  expect(await first.json()).toMatchObject({ status: "cancelled", reason: "user" });
+  await job.until(outputHas("asked"));
+  await job.until(isKind("finished"));
+  expect(left).toEqual([]);
+  const second = await server.request(`/v1/jobs/${id}`, { method: "DELETE" });
+  expect(second.status).toBe(409);
+});
+
+test("a job that waits is cancelled without a sandbox; the second time is a conflict", async () => {
+  const code = "import time; print('ready', flush=True); time.sleep(300)";
+  const running: string[] = [];
+  for (let index = 0; index < ATONCE; index += 1) {
+    running.push(await server.submit({ language: "python", code }));
+  }
+  for (const id of running) {
+    using job = followJob(server, id);
+    await job.until(outputHas("ready"));
+  }
+  const id = await server.submit({ language: "python", code });
+  using job = followJob(server, id);
+  expect(await (await server.request(`/v1/jobs/${id}`)).json()).toMatchObject({ status: "queued" });
+  const before = processes().length;
+  const first = await server.request(`/v1/jobs/${id}`, { method: "DELETE" });
+  expect(first.status).toBe(200);
+  expect(await first.json()).toMatchObject({ status: "cancelled", started_at: null });
+  await job.until(isKind("finished"));
+  expect(job.events.map(({ kind }) => kind)).toEqual(["queued", "finished"]);
+  expect(processes().length).toBe(before);
+  expect((await server.request(`/v1/jobs/${id}`, { method: "DELETE" })).status).toBe(409);
+  for (const other of running) {
+    expect((await server.request(`/v1/jobs/${other}`, { method: "DELETE" })).status).toBe(200);
+  }
+});

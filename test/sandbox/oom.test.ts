@@ -1,0 +1,67 @@
+import { expect, test } from "bun:test";
+import { outcomeStatus } from "../../src/core/outcome.ts";
+import { requireHost } from "../helpers/host.ts";
+import { ENV, finish, PYTHON, useEngine } from "./test-engine.ts";
+
+const host = requireHost({ root: true, userns: true, cgroup: true });
+
+const BOMB = "x = []\nwhile True: x.append(bytearray(4 << 20))\n";
+
+host.describe("memory", () => {
+  const bench = useEngine();
+
+  test("a bomb is oom_killed, by the kernel's counter", async () => {
+    const { outcome, notices } = await bench.python(BOMB, { limits: { mem_mb: 64 } });
+    expect(outcome).toMatchObject({ exitCode: null, signal: "SIGKILL", reason: "oom" });
+    expect(outcomeStatus(outcome)).toBe("oom_killed");
+    expect(outcome.limitsHit).toEqual([
+      { limit: "mem_mb", value: 64, observed: expect.any(Number), sampled: false },
+    ]);
+    expect(notices.filter(({ type }) => type === "limit")).toHaveLength(1);
+    expect(outcome.usage?.memory_peak_bytes).toBeLessThanOrEqual(64 << 20);
+    expect(outcome.usage?.memory_peak_bytes).toBeGreaterThan(56 << 20);
+  });
+
+  test("a program that kills itself has failed, and so has one that exits with 137", async () => {
+    const killed = await bench.python("import os; os.kill(os.getpid(), 9)");
+    expect(killed.outcome).toMatchObject({ signal: "SIGKILL", reason: "signal", limitsHit: [] });
+    expect(outcomeStatus(killed.outcome)).toBe("failed");
+    const exited = await bench.python("import sys; sys.exit(137)");
+    expect(exited.outcome).toMatchObject({ exitCode: 137, reason: "exit", limitsHit: [] });
+    expect(outcomeStatus(exited.outcome)).toBe("failed");
+  });
+
+  test("a child that is killed for memory is an event, and the exit code decides", async () => {
+    const { outcome } = await bench.python(
+      `import subprocess, sys\np = subprocess.run([sys.executable, "-c", ${JSON.stringify(BOMB)}])\nprint(p.returncode)\nsys.exit(3)\n`,
+      { limits: { mem_mb: 64 } },
+    );
+    expect(outcome).toMatchObject({ exitCode: 3, reason: "exit" });
+    expect(outcome.limitsHit.map(({ limit }) => limit)).toEqual(["mem_mb"]);
+  });
+
+  test("memory that files take counts too, and killing for it is reported as such", async () => {
+    const { outcome } = await bench.python(
+      "import os\nf = open('/dev/shm/big', 'wb')\nwhile True: f.write(os.urandom(1 << 20))\n",
+      { limits: { mem_mb: 48, disk_mb: 48, file_mb: 64 } },
+    );
+    expect(["oom", "exit"]).toContain(outcome.reason);
+    const hits = outcome.limitsHit.map(({ limit }) => limit);
+    expect(hits.includes("mem_mb") || hits.includes("disk_mb")).toBe(true);
+    if (outcome.reason === "oom") expect(hits).toContain("mem_mb");
+  });
+
+  test("the sandbox survives the death of one program for memory", async () => {
+    const lease = await bench.open({ mem_mb: 64 });
+    const other = await lease.exec({
+      executable: PYTHON,
+      arguments: ["-c", BOMB],
+      variables: ENV,
+    });
+    expect((await finish(other)).outcome.reason).toBe("oom");
+    expect((await lease.invoke({ executable: "echo", arguments: ["alive"] })).stdout).toBe(
+      "alive\n",
+    );
+    await lease.release();
+  });
+});

@@ -1,0 +1,174 @@
+// What an engine could leave on a host, as one value that is compared before and after.
+
+import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { IdRange } from "../../src/sandbox/ids.ts";
+import { listIds } from "../../src/sandbox/ids.ts";
+
+/** Everything that must be the same afterwards. */
+export interface Left {
+  /** Processes whose real uid is one of the range, or that are children of this process. */
+  readonly processes: readonly string[];
+  readonly mounts: readonly string[];
+  /** Groups of the instances, in every hierarchy. */
+  readonly groups: readonly string[];
+  /** Network namespaces that a descriptor or process of ours holds. */
+  readonly networks: readonly string[];
+  /** Own descriptors by what they are, with their number. */
+  readonly descriptors: Readonly<Record<string, number>>;
+  readonly ipc: readonly string[];
+  readonly ids: readonly string[];
+  /** Files in the run and data directories, and ours in the temporary one. */
+  readonly files: readonly string[];
+}
+
+export interface SnapshotDirs {
+  readonly run: string;
+  readonly data: string;
+}
+
+/**
+ * Looks at the host.
+ *
+ * @param instances whose groups count
+ */
+export function takeSnapshot(
+  dirs: SnapshotDirs,
+  range: IdRange,
+  instances: readonly string[] = [],
+): Left {
+  return {
+    processes: processes(range),
+    mounts: mounts(),
+    groups: groups(instances),
+    networks: networks(range),
+    descriptors: descriptors(),
+    ipc: ["shm", "sem", "msg"].flatMap((kind) => ipc(kind, range)),
+    ids: listIds(dirs.run),
+    files: files(dirs),
+  };
+}
+
+/** Pids of all processes, from the host's /proc. */
+export function hostPids(): number[] {
+  return readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
+}
+
+/** Host pids of processes with an id of the range. */
+export function pidsOfRange(range: IdRange): number[] {
+  return hostPids().filter((pid) => {
+    const uid = statusOf(pid)?.uid;
+    return uid !== undefined && uid >= range.base && uid < range.base + range.count;
+  });
+}
+
+interface Status {
+  readonly name: string;
+  readonly uid: number;
+  readonly parent: number;
+}
+
+function statusOf(pid: number): Status | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/status`, "utf8");
+    return {
+      name: /^Name:\s+(.*)$/m.exec(text)?.[1] ?? "",
+      uid: Number(/^Uid:\s+(\d+)/m.exec(text)?.[1]),
+      parent: Number(/^PPid:\s+(\d+)/m.exec(text)?.[1]),
+    };
+  } catch {
+    // It has ended.
+    return undefined;
+  }
+}
+
+function processes(range: IdRange): string[] {
+  const own = hostPids().filter((pid) => statusOf(pid)?.parent === process.pid);
+  return [...new Set([...own, ...pidsOfRange(range)])].map(
+    (pid) => `${statusOf(pid)?.name} ${pid}`,
+  );
+}
+
+/** Without the numbers of mounts, which are given anew; those of other test processes come and go. */
+function mounts(): string[] {
+  return readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .filter((line) => line.includes("cprg") || line.includes(" - tmpfs "))
+    .map((line) => line.split(" ").slice(3).join(" "))
+    .sort();
+}
+
+/** Directories named after an instance, and what is in them, wherever cgroups are mounted. */
+export function groups(instances: readonly string[]): string[] {
+  const found: string[] = [];
+  const visit = (directory: string, isOurs: boolean): void => {
+    for (const name of directoriesIn(directory)) {
+      const path = join(directory, name);
+      const isInside = isOurs || instances.includes(name);
+      if (isInside) found.push(path);
+      visit(path, isInside);
+    }
+  };
+  visit("/sys/fs/cgroup", false);
+  return found.sort();
+}
+
+function directoriesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory, { withFileTypes: true })
+      .filter((entry) => entry.isDirectory())
+      .map((entry) => entry.name);
+  } catch {
+    // Removed in between.
+    return [];
+  }
+}
+
+function networks(range: IdRange): string[] {
+  const held = [...pidsOfRange(range).map((pid) => `/proc/${pid}/ns/net`)];
+  const own = readdirSync("/proc/self/fd").map((fd) => `/proc/self/fd/${fd}`);
+  return [...held, ...own].map(linkOf).filter((target) => target.startsWith("net:"));
+}
+
+function descriptors(): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const fd of readdirSync("/proc/self/fd")) {
+    const kind = linkOf(`/proc/self/fd/${fd}`)
+      .replace(/:\[\d+\]$/, "")
+      .replace(/^\/proc\/\d+\/fd$/, "");
+    if (kind !== "") counts[kind] = (counts[kind] ?? 0) + 1;
+  }
+  return counts;
+}
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path);
+  } catch {
+    // The descriptor of the listing itself.
+    return "";
+  }
+}
+
+function ipc(kind: string, range: IdRange): string[] {
+  const [header = "", ...rows] = readFileSync(`/proc/sysvipc/${kind}`, "utf8").trim().split("\n");
+  const uidAt = header.trim().split(/\s+/).indexOf("uid");
+  return rows.filter((row) => {
+    const uid = Number(row.trim().split(/\s+/)[uidAt]);
+    return uid >= range.base && uid < range.base + range.count;
+  });
+}
+
+function files(dirs: SnapshotDirs): string[] {
+  const own = [dirs.run, dirs.data].flatMap((directory) => {
+    if (statSync(directory, { throwIfNoEntry: false }) === undefined) return [];
+    return readdirSync(directory, { recursive: true }).map((name) => join(directory, String(name)));
+  });
+  const temporary = readdirSync(tmpdir()).filter(
+    (name) => name.startsWith(".cprg") || name.startsWith(".bun-"),
+  );
+  return [...own, ...temporary].sort();
+}
