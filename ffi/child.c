@@ -16,7 +16,7 @@
 
 #include "identity.h"
 #include "report.h"
-#include "sys.h"
+#include "sys-clone.h"
 
 /* Above every descriptor number that this file assigns. */
 #define CHILD_FD_HIGH 16
@@ -27,8 +27,8 @@ _Static_assert(CPRG_INIT_CONTROL_FD == 3 && CPRG_INIT_REPORT_FD == 4, "child_des
 _Noreturn static void child_fail(int report_fd, struct step_result result) {
     struct cprg_report report =
         report_failure(CPRG_REPORT_SETUP_FAILED, result.step, result.index, result.err);
-    (void)report_write(report_fd, &report);
-    sys_exit(1);
+    /* The pipe is empty, so this does not wait. The server may free the arena at once. */
+    sys_write_and_exit(report_fd, &report, sizeof report, 1);
 }
 
 /*** 1. Wait for the id maps ***/

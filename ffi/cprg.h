@@ -40,12 +40,12 @@ enum cprg_step {
     CPRG_STEP_REQUEST = 1, /* the request itself is malformed or beyond a bound */
     CPRG_STEP_ARENA = 2,
     CPRG_STEP_CLONE = 3,
-    CPRG_STEP_ID_MAP = 4, /* index: 0 setgroups, 1 uid_map, 2 gid_map */
+    CPRG_STEP_ID_MAP = 4, /* index: 0 setgroups, 1 uid_map, 2 gid_map (SELF: in cprg-init) */
     CPRG_STEP_GO = 5,
     /* the cloned child, before it executes cprg-init */
     CPRG_STEP_WAIT_MAP = 16,
-    CPRG_STEP_CGROUP = 17, /* index: which descriptor */
-    CPRG_STEP_BECOME_ROOT = 18,
+    CPRG_STEP_CGROUP = 17,      /* index: which descriptor */
+    CPRG_STEP_BECOME_ROOT = 18, /* index: 0 keeping capabilities, 1 (cprg-init) the ids */
     CPRG_STEP_DESCRIPTORS = 19,
     CPRG_STEP_EXEC_INIT = 20,
     /* cprg-init, before it is ready */
@@ -128,8 +128,8 @@ struct cprg_launch {
 struct cprg_launched {
     int32_t pid;    /* host pid of process 1 */
     int32_t pidfd;  /* close-on-exec */
-    uint64_t arena; /* memory the child still uses: give it to cprg_launch_end() after READY or
-                       the end of the report pipe, whichever comes first */
+    uint64_t arena; /* memory the child still uses: give it to cprg_launch_end() after the first
+                       report or the end of the report pipe, whichever comes first */
 };
 
 struct cprg_wait {

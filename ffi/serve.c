@@ -139,7 +139,7 @@ static int serve_clone_shared(struct exec_start *start) {
     return (int)sys_clone_call(NR_clone, arguments, serve_shared_child, start);
 }
 
-static int serve_fork(const struct exec_start *start, bool transfer) {
+static int serve_fork(struct exec_start *start, bool transfer) {
     int pid = sys_fork();
     if (pid != 0) {
         return pid;
@@ -147,8 +147,7 @@ static int serve_fork(const struct exec_start *start, bool transfer) {
     if (transfer) {
         transfer_child(start);
     }
-    /* The copy of the same memory in this process is its own. */
-    exec_child(&serve_starts[start - serve_starts]);
+    exec_child(start); /* in this process it is a copy of its own */
 }
 
 static int serve_child(struct exec_start *start, struct served *entry) {

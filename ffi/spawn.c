@@ -89,19 +89,20 @@ static void spawn_fill(struct child_start *start, const struct cprg_launch *requ
     }
 }
 
-static struct spawn_arena *spawn_arena(long *result) {
-    *result = sys_mmap(sizeof(struct spawn_arena), K_PROT_READ | K_PROT_WRITE,
-                       K_MAP_PRIVATE | K_MAP_ANONYMOUS);
-    if (*result < 0) {
-        return NULL;
+/* The arena, or -errno as an address. */
+static long spawn_arena(void) {
+    long address = sys_mmap(sizeof(struct spawn_arena), K_PROT_READ | K_PROT_WRITE,
+                            K_MAP_PRIVATE | K_MAP_ANONYMOUS);
+    if (address < 0) {
+        return address;
     }
-    struct spawn_arena *arena = (struct spawn_arena *)(uintptr_t)*result;
-    *result = sys_mprotect((uintptr_t)arena->guard, sizeof arena->guard, K_PROT_NONE);
-    if (*result < 0) {
-        (void)sys_munmap((uintptr_t)arena, sizeof *arena);
-        return NULL;
+    /* The guard comes first. */
+    int result = sys_mprotect((uintptr_t)address, SPAWN_GRANULE, K_PROT_NONE);
+    if (result < 0) {
+        (void)sys_munmap((uintptr_t)address, sizeof(struct spawn_arena));
+        return result;
     }
-    return arena;
+    return address;
 }
 
 /*** The id maps ***/
@@ -171,11 +172,11 @@ static struct step_result spawn_run(struct spawn_arena *arena, struct cprg_launc
     (void)sys_sigprocmask(K_SIG_SETMASK, &before, NULL);
 
     struct step_result result = step_of(CPRG_STEP_CLONE, 0, pid);
-    if (mapped) {
+    if (mapped && pid > 0) {
+        result = spawn_map(arena, (int32_t)pid);
+    }
+    if (mapped) { /* the read end only now: a child that died must not cost the server a SIGPIPE */
         (void)sys_close(arena->start.go[0]);
-        if (pid > 0) {
-            result = spawn_map(arena, (int32_t)pid);
-        }
         (void)sys_close(arena->start.go[1]);
     }
     if (pid > 0 && result.err != 0) {
@@ -195,11 +196,11 @@ CPRG_EXPORT int32_t cprg_launch(const struct cprg_launch *request, struct cprg_l
     struct spawn_arena *arena = NULL;
     *out = (struct cprg_launched){0, -1, 0};
     if (result.err == 0) {
-        long made = 0;
-        arena = spawn_arena(&made);
-        result = step_of(CPRG_STEP_ARENA, 0, made);
+        long address = spawn_arena();
+        result = step_of(CPRG_STEP_ARENA, 0, address);
+        arena = address < 0 ? NULL : (struct spawn_arena *)(uintptr_t)address;
     }
-    if (result.err == 0) {
+    if (arena != NULL) {
         spawn_fill(&arena->start, request);
         result = spawn_run(arena, out);
     }

@@ -81,8 +81,10 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
   }
   setLimit(own.memory, "memory.limit_in_bytes", String(options.capacity.memMb * MIB));
   setLimit(own.pids, "pids.max", String(options.capacity.pids));
+  const hasSwapLimit = hasGroupFile(own.memory, "memory.memsw.limit_in_bytes");
   return {
-    createSandbox: (name, limits) => new V1Sandbox(native, beneath(own, name), limits),
+    createSandbox: (name, limits) =>
+      new V1Sandbox(native, { places: beneath(own, name), hasSwapLimit }, limits),
     close: async () => {
       for (const directory of directoriesOf(own)) await removeGroup(directory);
       for (const directory of directoriesOf(parent)) removeSharedGroup(directory);
@@ -93,14 +95,20 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
 class V1Sandbox implements SandboxGroups {
   readonly #native: Native;
   readonly #places: Places;
+  readonly #hasSwapLimit: boolean;
   readonly #fds: number[] = [];
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number = -1;
   readonly launchFds: readonly number[];
 
-  constructor(native: Native, places: Places, limits: GroupLimits) {
+  constructor(
+    native: Native,
+    { places, hasSwapLimit }: { readonly places: Places; readonly hasSwapLimit: boolean },
+    limits: GroupLimits,
+  ) {
     this.#native = native;
     this.#places = places;
+    this.#hasSwapLimit = hasSwapLimit;
     try {
       for (const directory of directoriesOf(places)) makeGroup(directory);
       this.#setLimits(limits);
@@ -128,9 +136,7 @@ class V1Sandbox implements SandboxGroups {
     const bytes = String(limits.mem_mb * MIB);
     setLimit(memory, "memory.limit_in_bytes", bytes);
     // Memory and swap together: none is swapped. Absent where swap accounting is off.
-    if (hasGroupFile(memory, "memory.memsw.limit_in_bytes")) {
-      setLimit(memory, "memory.memsw.limit_in_bytes", bytes);
-    }
+    if (this.#hasSwapLimit) setLimit(memory, "memory.memsw.limit_in_bytes", bytes);
     const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.round(limits.cpu_cores * CPU_PERIOD_US));
     setLimit(cpu, "cpu.cfs_quota_us", String(quotaUs));
     setLimit(pids, "pids.max", String(limits.pids));

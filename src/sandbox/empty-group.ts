@@ -5,11 +5,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { ExecGroup } from "./cgroup.ts";
 
-/** Looks at the group: some at once, then with a pause, killing again every now and then. */
-const SPINS_MAX = 20;
+/** Looks at the group: in every turn at first, then with a pause, killing again now and then. */
+const SPINS_MAX = 100;
 const LOOKS_MAX = 20_000;
 const PAUSE_MS = 1;
-const KILL_EVERY = 10;
+const KILL_EVERY = 50;
 /** Looks at the zombies of process 1, which reaps them as soon as it runs. */
 const ZOMBIE_LOOKS_MAX = 2000;
 

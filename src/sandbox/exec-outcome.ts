@@ -23,8 +23,6 @@ export interface OutcomeFacts {
   /** Why we ended it, if we did, and when. */
   readonly request: { readonly reason: Reason; readonly atNs: bigint } | null;
   readonly counters: Counters;
-  /** Processes that the kernel killed for memory in the sandbox while it ran. */
-  readonly oomKills: number;
   readonly limits: Limits;
   /** Notes hits that only the end shows, and knows all. */
   readonly watch: {
@@ -59,14 +57,14 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
 }
 
 function decideReason(facts: OutcomeFacts): Reason {
-  const { main, request, oomKills } = facts;
+  const { main, request, counters } = facts;
   if (main.type === "lost") {
-    return request?.reason ?? (oomKills > 0 ? "oom" : "setup_failed");
+    return request?.reason ?? (counters.oomKills > 0 ? "oom" : "setup_failed");
   }
   const { report } = main;
   if (request !== null && report.atNs >= request.atNs) return request.reason;
   if (report.signal === 0) return "exit";
-  if (report.signal === SIGKILL && oomKills > 0) return "oom";
+  if (report.signal === SIGKILL && counters.oomKills > 0) return "oom";
   if (isCpuLimit(facts, report)) return "cpu_limit";
   return "signal";
 }

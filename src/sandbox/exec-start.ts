@@ -20,7 +20,7 @@ import { WORKSPACE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { encodeExec } from "./spawn-plan.ts";
 import { stepError } from "./steps.ts";
-import { LimitWatch } from "./watch.ts";
+import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
 
 /** Makes programs the first to die when memory runs out, before process 1. */
 const OOM_SCORE_ADJ = 500;
@@ -56,6 +56,7 @@ interface Pipes {
  */
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
+  const before = tallyOf(host.sandbox.groups);
   const group = host.sandbox.groups.createExec(`exec-${id}`, host.sandbox.pid);
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
@@ -83,7 +84,16 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   }
   const started = await reports.started;
   if (started?.type === REPORT.started) {
-    return assemble(host, { id, limits, group, pipes, spec, started, exited: reports.ended });
+    return assemble(host, {
+      id,
+      limits,
+      before,
+      group,
+      pipes,
+      spec,
+      started,
+      exited: reports.ended,
+    });
   }
   closeOurs(pipes);
   await dropGroup(host, group);
@@ -132,6 +142,7 @@ async function dropGroup({ sandbox, log }: ExecHost, group: ExecGroup): Promise<
 interface Started {
   readonly id: number;
   readonly limits: Limits;
+  readonly before: Tally;
   readonly group: ExecGroup;
   readonly pipes: Pipes;
   readonly spec: ExecSpec;
@@ -140,7 +151,7 @@ interface Started {
 }
 
 function assemble(host: ExecHost, made: Started): LocalExec {
-  const { id, limits, group, pipes, spec, started, exited } = made;
+  const { id, limits, before, group, pipes, spec, started, exited } = made;
   const { native, sandbox, log } = host;
   const queue = new NoticeQueue();
   // The watch is made first, but nothing calls back before this function has returned.
@@ -151,6 +162,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     group,
     limits,
     workspaceFd: sandbox.workspaceFd,
+    before,
     notify: (notice) => queue.push(notice),
     onTimeUp: (reason) => execBox.exec?.kill(reason),
   });

@@ -169,14 +169,12 @@ export class LocalExec implements Exec {
       log.error("exec not empty, ending its sandbox", { error });
       await sandbox.destroy().catch((cause: unknown) => log.error("sandbox stuck", { cause }));
     }
-    const oomKills = watch.oomKills();
     const counters = watch.finish();
     const outcome = decideOutcome({
       main,
       started: this.#parts.started,
       request: this.#request,
       counters,
-      oomKills,
       watch,
       limits: this.#parts.limits,
       killed: this.#killed.size,

@@ -45,6 +45,7 @@ export class OutputStream {
   #totalBytes = 0;
   #isDropping = false;
   #isStopped = false;
+  #isEnded = false;
   /** Nothing has come yet, and nothing is being handed on. */
   #isWaiting = false;
   #quiet: ReturnType<typeof setInterval> | null = null;
@@ -64,7 +65,7 @@ export class OutputStream {
 
   /** Everything of the exec is dead: what still holds the pipe, if anything, is not waited for. */
   finishSoon(): void {
-    if (this.#quiet !== null) return;
+    if (this.#quiet !== null || this.#isEnded) return;
     let seen = this.#totalBytes;
     this.#quiet = setInterval(() => {
       if (seen === this.#totalBytes && this.#isWaiting) this.stop();
@@ -85,6 +86,7 @@ export class OutputStream {
       await this.#read();
       if (this.#isDropping) await this.#drop();
     } finally {
+      this.#isEnded = true;
       if (this.#quiet !== null) clearInterval(this.#quiet);
       this.#options.onEnd();
     }

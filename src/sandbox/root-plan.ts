@@ -126,11 +126,10 @@ export function hostRootSteps(options: RootOptions): readonly PlanStep[] {
 
 /** The steps of the writable file system, to go before the host's. */
 export function writableSteps(limits: Pick<Limits, "disk_mb" | "inodes">): readonly PlanStep[] {
-  const DATA = "/.data";
   // The root and the four directories are inodes too, and not the program's.
   const inodes = limits.inodes + 1 + WRITABLE.length;
   return [
-    { op: OP.data, target: DATA, source: `size=${limits.disk_mb}m,nr_inodes=${inodes},mode=0711` },
+    { op: OP.data, source: `size=${limits.disk_mb}m,nr_inodes=${inodes},mode=0711` },
     ...WRITABLE.map(({ path, mode, name }) => ({
       op: OP.dataBind,
       target: path,

@@ -19,8 +19,8 @@ import { stepError } from "./steps.ts";
 
 /** Longest that process 1 may take to build the root. */
 export const SETUP_TIMEOUT_MS = 20_000;
-/** Rounds of waiting for a killed process 1: some at once, then with a pause. */
-const REAP_SPINS_MAX = 20;
+/** Waiting for a killed process 1: looked at in every turn of the event loop, then with a pause. */
+const REAP_SPIN_MS = 4;
 const REAP_TRIES_MAX = 30_000;
 const REAP_PAUSE_MS = 1;
 const SIGKILL = 9;
@@ -113,10 +113,12 @@ function sandboxOf(
 
 function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Process1 {
   const { native } = host;
-  const [control, initControl] = native.socketpair();
-  const [report, initReport] = native.pipe("read");
   const programId = host.isUserNamespace ? PROGRAM_ID : ids.program;
+  const ours: number[] = [];
+  const theirs: number[] = [];
   try {
+    const [control, initControl] = keep(native.socketpair(), ours, theirs);
+    const [report, initReport] = keep(native.pipe("read"), ours, theirs);
     const launched = native.launch({
       map: host.isUserNamespace ? MAP.parent : MAP.none,
       controlFd: initControl,
@@ -129,14 +131,23 @@ function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Proc
     });
     return new Process1(native, { launched, programId }, { control, report });
   } catch (error) {
-    closeSync(control);
-    closeSync(report);
+    for (const fd of ours) closeSync(fd);
     throw error;
   } finally {
-    closeSync(initControl);
-    closeSync(initReport);
+    for (const fd of theirs) closeSync(fd);
     groups.launched();
   }
+}
+
+/** Notes both ends of a new connection, for whoever closes them. */
+function keep(
+  pair: readonly [number, number],
+  ours: number[],
+  theirs: number[],
+): readonly [number, number] {
+  ours.push(pair[0]);
+  theirs.push(pair[1]);
+  return pair;
 }
 
 /** Process 1 from its launch to its reaping. */
@@ -238,7 +249,8 @@ class Process1 {
   async #reap(): Promise<void> {
     if (this.#isReaping) return;
     this.#isReaping = true;
-    for (let tries = 0; tries < REAP_TRIES_MAX; tries += 1) {
+    const spinUntilMs = performance.now() + REAP_SPIN_MS;
+    for (let tries = 0; tries < REAP_TRIES_MAX; ) {
       const death = this.#native.reap(this.launched.pidfd);
       if (death !== null) {
         closeSync(this.launched.pidfd);
@@ -246,9 +258,12 @@ class Process1 {
         this.#death.resolve(death);
         return;
       }
-      await (tries < REAP_SPINS_MAX
-        ? new Promise<void>((resolve) => setImmediate(resolve))
-        : sleep(REAP_PAUSE_MS));
+      if (performance.now() < spinUntilMs) {
+        await new Promise<void>((resolve) => setImmediate(resolve));
+      } else {
+        tries += 1;
+        await sleep(REAP_PAUSE_MS);
+      }
     }
     this.#death.reject(
       new CprgError("internal", `Cannot end the sandbox of process ${this.launched.pid}`, {

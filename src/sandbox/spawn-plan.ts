@@ -17,8 +17,8 @@ import {
 /** One step that builds the root; `op` and `flags` as in layout.ts. */
 export interface PlanStep {
   readonly op: number;
-  /** Absolute, in the new root. */
-  readonly target: string;
+  /** Absolute, in the new root; what is never visible has none. */
+  readonly target?: string;
   /** A path, a link's target, mount options, or a file's bytes. */
   readonly source?: string | Uint8Array;
   readonly mode?: number;
@@ -63,8 +63,8 @@ function encodeStep(message: MessageBuilder, step: PlanStep, at: number): void {
   message.u32(at + PLAN_STEP.op, step.op);
   message.u32(at + PLAN_STEP.flags, step.flags ?? 0);
   message.u32(at + PLAN_STEP.mode, step.mode ?? 0);
-  message.u32(at + PLAN_STEP.target, message.text(step.target));
-  const { source } = step;
+  const { source, target } = step;
+  if (target !== undefined) message.u32(at + PLAN_STEP.target, message.text(target));
   if (source === undefined) return;
   if (typeof source === "string") {
     message.u32(at + PLAN_STEP.source, message.text(source));

@@ -90,8 +90,11 @@ export function errnoName(errno: number): string {
   return ERRNO_NAMES.get(errno) ?? `errno ${errno}`;
 }
 
+/** The last entry of a number wins; of two names for one, the usual comes first: SIGABRT, SIGIOT. */
 const SIGNAL_NAMES = new Map<number, string>(
-  Object.entries(constants.signals).map(([name, value]) => [value, name]),
+  Object.entries(constants.signals)
+    .toReversed()
+    .map(([name, value]) => [value, name]),
 );
 
 /** `SIGKILL` for 9; real-time signals by their number: `SIG34`. */

@@ -26,13 +26,28 @@ export interface WatchOptions {
   readonly group: ExecGroup;
   readonly limits: Limits;
   readonly workspaceFd: number;
+  /** What had been counted before the exec was asked for. */
+  readonly before: Tally;
   notify(notice: Exclude<ExecNotice, { type: "output" }>): void;
   /** Wall or CPU time is used up: called once. */
   onTimeUp(reason: "wall_limit" | "cpu_limit"): void;
 }
 
+/** Counts of a sandbox's group, which only rise. */
+export interface Tally {
+  readonly oomKills: number;
+  readonly pidsRefused: number;
+}
+
+/** The counts now. */
+export function tallyOf(groups: SandboxGroups): Tally {
+  return { oomKills: groups.oomKills(), pidsRefused: groups.pidsRefused() };
+}
+
 /** What was used, from the counters. */
 export interface Counters {
+  /** Processes of the sandbox that the kernel killed for memory since the exec was asked for. */
+  readonly oomKills: number;
   readonly cpuUs: number;
   readonly memoryPeakBytes: number | null;
   readonly pidsPeak: number | null;
@@ -42,16 +57,12 @@ export interface Counters {
 export class LimitWatch {
   readonly #options: WatchOptions;
   readonly #hits = new Map<LimitName, LimitHit>();
-  readonly #oomKillsBefore: number;
-  readonly #refusedBefore: number;
   readonly #startedMs = performance.now();
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
   #pidsMost: number | null = null;
 
   constructor(options: WatchOptions) {
     this.#options = options;
-    this.#oomKillsBefore = options.sandbox.oomKills();
-    this.#refusedBefore = options.sandbox.pidsRefused();
   }
 
   /** Starts the timers. */
@@ -74,19 +85,15 @@ export class LimitWatch {
     this.#options.notify({ type: "limit", hit });
   }
 
-  /** Processes of the sandbox that the kernel killed for memory since the exec began. */
-  oomKills(): number {
-    return this.#options.sandbox.oomKills() - this.#oomKillsBefore;
-  }
-
   /** Stops the timers, looks a last time, and returns what was used. */
   finish(): Counters {
     for (const timer of this.#timers) clearTimeout(timer);
     this.#timers.clear();
-    this.#checkCounters();
+    const oomKills = this.#checkCounters();
     this.#checkDisk();
     const { sandbox, group } = this.#options;
     return {
+      oomKills,
       cpuUs: group.cpuUs(),
       memoryPeakBytes: sandbox.memoryPeakBytes(),
       pidsPeak: sandbox.pidsPeak() ?? this.#pidsMost,
@@ -138,15 +145,18 @@ export class LimitWatch {
     this.#later(SAMPLE_MS, () => this.#sample());
   }
 
-  #checkCounters(): void {
-    const { sandbox, limits } = this.#options;
-    if (this.oomKills() > 0) {
+  /** Returns the processes that were killed for memory. */
+  #checkCounters(): number {
+    const { sandbox, limits, before } = this.#options;
+    const now = tallyOf(sandbox);
+    if (now.oomKills > before.oomKills) {
       const peak = sandbox.memoryPeakBytes() ?? limits.mem_mb * MIB;
       this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: false });
     }
-    if (sandbox.pidsRefused() > this.#refusedBefore) {
+    if (now.pidsRefused > before.pidsRefused) {
       this.hit("pids", { observed: limits.pids, sampled: false });
     }
+    return now.oomKills - before.oomKills;
   }
 
   #checkDisk(): void {

@@ -15,6 +15,8 @@ const { test } = host;
 
 const walker = readFileSync(join(import.meta.dir, "../fixtures/e2e-walk.py"), "utf8");
 const token = `canary${crypto.randomUUID().replaceAll("-", "")}`;
+/** For a host that is busy with other things. */
+const TIMEOUT_MS = 180_000;
 const places = ["/root", "/home", "/etc", "/var", "/opt", "/srv", "/tmp", "/run"];
 const sleeper = "import time; print('ready', flush=True); time.sleep(300)";
 
@@ -73,19 +75,23 @@ async function walk(
   return JSON.parse(await output(at, job)) as Walk;
 }
 
-test("a program that walks everything finds no file of the host and nothing to write to", async () => {
-  const { found, writable, odd, count } = await walk(server);
-  expect(found).toEqual([]);
-  expect(writable.filter((path) => !isOwn(path)).toSorted()).toEqual([]);
-  for (const place of ["/workspace", "/home/agent", "/tmp", "/dev/shm"]) {
-    expect(writable).toContain(place);
-  }
-  const devices = ["full", "null", "random", "urandom", "zero"].map((name) => `/dev/${name}`);
-  expect(odd.filter((path) => !path.startsWith("/proc/"))).toEqual(devices);
-  // It did walk: the host's programs are there, and its /proc.
-  expect(count.directories).toBeGreaterThan(100);
-  expect(count.files).toBeGreaterThan(1000);
-});
+test(
+  "a program that walks everything finds no file of the host and nothing to write to",
+  async () => {
+    const { found, writable, odd, count } = await walk(server);
+    expect(found).toEqual([]);
+    expect(writable.filter((path) => !isOwn(path)).toSorted()).toEqual([]);
+    for (const place of ["/workspace", "/home/agent", "/tmp", "/dev/shm"]) {
+      expect(writable).toContain(place);
+    }
+    const devices = ["full", "null", "random", "urandom", "zero"].map((name) => `/dev/${name}`);
+    expect(odd.filter((path) => !path.startsWith("/proc/"))).toEqual(devices);
+    // It did walk: the host's programs are there, and its /proc.
+    expect(count.directories).toBeGreaterThan(100);
+    expect(count.files).toBeGreaterThan(1000);
+  },
+  TIMEOUT_MS,
+);
 
 /** Beneath one of the four places. */
 function isOwn(path: string): boolean {

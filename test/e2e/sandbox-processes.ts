@@ -16,7 +16,7 @@ export interface HostProcess {
   readonly cgroups: string;
 }
 
-/** A process with its descendants, at one moment; a pid that goes meanwhile is left out. */
+/** Every process of the host; one that goes meanwhile is left out. */
 export function readProcesses(): HostProcess[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name)) return [];

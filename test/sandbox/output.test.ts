@@ -1,9 +1,27 @@
 import { expect, test } from "bun:test";
+import { readdirSync, readFileSync } from "node:fs";
 import { requireHost } from "../helpers/host.ts";
-import { ENV, finish, fixture, PYTHON, until, useEngine } from "./test-engine.ts";
+import { pidsOfRange } from "./snapshot.ts";
+import {
+  ENV,
+  finish,
+  fixture,
+  ID_RANGE,
+  PYTHON,
+  readUntil,
+  until,
+  useEngine,
+} from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 const MIB = 1024 * 1024;
+
+/** What the threads of a process wait for in the kernel (proc(5)). */
+function waitsIn(pid: number): string[] {
+  return readdirSync(`/proc/${pid}/task`).map((task) =>
+    readFileSync(`/proc/${pid}/task/${task}/wchan`, "utf8"),
+  );
+}
 
 /** Highest resident size of this process, sampled while a promise is pending. */
 async function peakDuring<T>(work: Promise<T>): Promise<{ value: T; peakBytes: number }> {
@@ -65,11 +83,9 @@ host.describe("output", () => {
     void exec.outcome.then(() => {
       isOver = true;
     });
-    // It has written what fits and waits for ever; its CPU time stands still.
-    await until("it is blocked", async () => {
-      const before = exec.pid;
-      await new Promise((resolve) => setTimeout(resolve, 300));
-      return before === exec.pid;
+    await until("it waits in its write", () => {
+      const pids = pidsOfRange(ID_RANGE);
+      return pids.some((pid) => waitsIn(pid).some((where) => where.includes("pipe_write")));
     });
     expect(isOver).toBe(false);
     expect((process.memoryUsage.rss() - baseline) / MIB).toBeLessThan(32);
@@ -133,8 +149,7 @@ host.describe("output", () => {
       ],
       variables: ENV,
     });
-    const keeperNotices = keeper.notices[Symbol.asyncIterator]();
-    await keeperNotices.next();
+    const keeping = await readUntil(keeper, "listening");
     const giver = await lease.exec({
       executable: PYTHON,
       arguments: [
@@ -143,7 +158,7 @@ host.describe("output", () => {
       ],
       variables: ENV,
     });
-    await keeperNotices.next();
+    await keeping.until("kept");
     giver.kill("user");
     const ran = await finish(giver);
     expect(ran.stdout).toBe("given\n");

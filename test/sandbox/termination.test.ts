@@ -1,10 +1,18 @@
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { outcomeStatus } from "../../src/core/outcome.ts";
-import type { Exec } from "../../src/provider/contract.ts";
 import { requireHost } from "../helpers/host.ts";
 import { pidsOfRange } from "./snapshot.ts";
-import { ENV, finish, fixture, ID_RANGE, PYTHON, until, useEngine } from "./test-engine.ts";
+import {
+  ENV,
+  finish,
+  fixture,
+  ID_RANGE,
+  PYTHON,
+  readUntil,
+  until,
+  useEngine,
+} from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 
@@ -205,25 +213,4 @@ host.describe("the end of a program", () => {
 
 function isInit(pid: number): boolean {
   return /^NSpid:.*\t1$/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-}
-
-/** Reads until a text has come; the rest can be read on. */
-async function readUntil(exec: Exec, wanted: string): Promise<{ rest(): Promise<string> }> {
-  const reader = exec.notices[Symbol.asyncIterator]();
-  let text = "";
-  while (!text.includes(wanted)) {
-    const { done, value } = await reader.next();
-    if (done) throw new Error(`ended before ${wanted}: ${text}`);
-    if (value.type === "output") text += Buffer.from(value.bytes).toString();
-  }
-  return {
-    rest: async () => {
-      let rest = "";
-      for (;;) {
-        const { done, value } = await reader.next();
-        if (done) return rest;
-        if (value.type === "output") rest += Buffer.from(value.bytes).toString();
-      }
-    },
-  };
 }

@@ -155,6 +155,40 @@ export async function finish(exec: Exec): Promise<Ran> {
   };
 }
 
+/** An exec that has printed something and can be read on. */
+export interface PartlyRead {
+  until(wanted: string): Promise<void>;
+  /** Everything after that, to the end. */
+  rest(): Promise<string>;
+}
+
+/** Reads until a text has come on either stream; fails when the exec ends before. */
+export async function readUntil(exec: Exec, wanted: string): Promise<PartlyRead> {
+  const reader = exec.notices[Symbol.asyncIterator]();
+  const next = async (): Promise<string | null> => {
+    const { done, value } = await reader.next();
+    if (done) return null;
+    return value.type === "output" ? Buffer.from(value.bytes).toString() : "";
+  };
+  const readTo = async (text: string): Promise<void> => {
+    let seen = "";
+    while (!seen.includes(text)) {
+      const more = await next();
+      if (more === null) throw new Error(`ended before "${text}": ${seen}`);
+      seen += more;
+    }
+  };
+  await readTo(wanted);
+  return {
+    until: readTo,
+    rest: async () => {
+      let rest = "";
+      for (let more = await next(); more !== null; more = await next()) rest += more;
+      return rest;
+    },
+  };
+}
+
 /** A guest program of test/fixtures. */
 export function fixture(name: string): string {
   return readFileSync(join(import.meta.dir, "../fixtures", name), "utf8");

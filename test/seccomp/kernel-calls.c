@@ -35,9 +35,9 @@ enum { CALLS_MAX = 1 << 20 };
 enum { CALL_SECONDS = 20 };
 
 enum ending {
-    RETURNED = 1, /* the value, or -errno */
+    RETURNED = 1,  /* the value, or -errno */
     SIGNALLED = 2, /* the signal */
-    NOTIFIED = 3, /* number, seccomp_data.arch */
+    NOTIFIED = 3,  /* number, seccomp_data.arch */
 };
 
 struct call {
@@ -86,8 +86,8 @@ static int64_t make(const struct call *call) {
 }
 
 static void *map_shared(size_t size) {
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    void *memory =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) {
         die("mmap");
     }
@@ -149,7 +149,10 @@ static void entry32(const struct sock_fprog *filter, struct outcome *outcome) {
         }
 #ifdef __x86_64__
         long result;
-        __asm__ volatile("int $0x80" : "=a"(result) : "a"(20L) : "memory", "r8", "r9", "r10", "r11");
+        __asm__ volatile("int $0x80"
+                         : "=a"(result)
+                         : "a"(20L)
+                         : "memory", "r8", "r9", "r10", "r11");
         outcome->value = result;
         outcome->ending = RETURNED;
 #endif
@@ -161,7 +164,9 @@ static void entry32(const struct sock_fprog *filter, struct outcome *outcome) {
 static void send_descriptor(int socket, int descriptor) {
     char byte = 0, control[CMSG_SPACE(sizeof descriptor)] = {0};
     struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
                              .msg_controllen = sizeof control};
     struct cmsghdr *header = CMSG_FIRSTHDR(&message);
     header->cmsg_level = SOL_SOCKET;
@@ -176,7 +181,9 @@ static void send_descriptor(int socket, int descriptor) {
 static int receive_descriptor(int socket) {
     char byte, control[CMSG_SPACE(sizeof(int))];
     struct iovec bytes = {.iov_base = &byte, .iov_len = 1};
-    struct msghdr message = {.msg_iov = &bytes, .msg_iovlen = 1, .msg_control = control,
+    struct msghdr message = {.msg_iov = &bytes,
+                             .msg_iovlen = 1,
+                             .msg_control = control,
                              .msg_controllen = sizeof control};
     int descriptor;
     if (recvmsg(socket, &message, 0) != 1 || CMSG_FIRSTHDR(&message) == NULL) {
@@ -250,9 +257,8 @@ int main(int argc, char **argv) {
     if (used != NULL) {
         filter = read_filter(argv[2]);
     }
-    size_t count = strcmp(argv[1], "entry32") == 0
-                       ? 1
-                       : fread(calls, sizeof calls[0], CALLS_MAX, stdin);
+    size_t count =
+        strcmp(argv[1], "entry32") == 0 ? 1 : fread(calls, sizeof calls[0], CALLS_MAX, stdin);
     struct outcome *outcomes = map_shared((count + 1) * sizeof *outcomes);
     if (strcmp(argv[1], "answers") == 0 && used != NULL) {
         answers(used, calls, count, outcomes);

@@ -3,9 +3,9 @@
  * compared with ours. Usage: libseccomp-twin x86_64|aarch64 < rules
  *
  * A line is `NAME ACTION` or `NAME ACTION ARG MASK VALUE`: the call gets the action (SECCOMP_RET_*)
- * always, or where (argument & MASK) == VALUE. Numbers are hexadecimal, ARG decimal. All other calls
- * get ENOSYS; another machine's calls kill. A name that libseccomp does not know is written to
- * stderr and left out.
+ * always, or where (argument & MASK) == VALUE. Numbers are hexadecimal, ARG decimal. All other
+ * calls get ENOSYS; another machine's calls kill. A name that libseccomp does not know is written
+ * to stderr and left out.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -46,8 +46,8 @@ int main(int argc, char **argv) {
     while (fgets(line, sizeof line, stdin) != NULL) {
         char name[64];
         uint32_t action, arg, mask, value;
-        int fields = sscanf(line, "%63s %" SCNx32 " %" SCNu32 " %" SCNx32 " %" SCNx32, name, &action,
-                            &arg, &mask, &value);
+        int fields = sscanf(line, "%63s %" SCNx32 " %" SCNu32 " %" SCNx32 " %" SCNx32, name,
+                            &action, &arg, &mask, &value);
         int number = seccomp_syscall_resolve_name(name);
         if (number == __NR_SCMP_ERROR) {
             fprintf(stderr, "unknown: %s\n", name);

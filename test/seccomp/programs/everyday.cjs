@@ -11,7 +11,9 @@ const { promisify } = require("node:util");
 const { Worker, isMainThread, parentPort } = require("node:worker_threads");
 const zlib = require("node:zlib");
 
-const directory = isMainThread ? fs.mkdtempSync(path.join(os.tmpdir(), "cprg-node-")) : "";
+const isChild = process.argv[2] === "child";
+const directory =
+  isMainThread && !isChild ? fs.mkdtempSync(path.join(os.tmpdir(), "cprg-node-")) : "";
 
 function sum(count) {
   let total = 0;
@@ -83,7 +85,7 @@ async function main() {
 }
 
 if (!isMainThread) parentPort.once("message", (count) => parentPort.postMessage(sum(count)));
-else if (process.argv[2] === "child") process.send("from the child");
+else if (isChild) process.send("from the child");
 else
   main().catch((error) => {
     console.error(error);

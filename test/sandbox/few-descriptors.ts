@@ -1,0 +1,33 @@
+// Opens sandboxes until the process is out of descriptors; prints what happened. A child of
+// setup-failure.test.ts, which lowers the limit.
+
+import { readdirSync } from "node:fs";
+import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
+import type { ExecLease } from "../../src/provider/contract.ts";
+import { openLocalEngine } from "../../src/sandbox/engine.ts";
+
+const [runDir = "", dataDir = "", base = "0"] = process.argv.slice(2);
+const engine = await openLocalEngine({
+  runDir,
+  dataDir,
+  mode: "auto",
+  idRange: { base: Number(base), count: 100 },
+});
+const first = await engine.open(await engine.reserve(DEFAULT_LIMITS));
+await first.release();
+const count = (): number => readdirSync("/proc/self/fd").length;
+const before = count();
+const leases: ExecLease[] = [];
+let error = "";
+while (error === "" && leases.length < 50) {
+  try {
+    leases.push(await engine.open(await engine.reserve(DEFAULT_LIMITS)));
+  } catch (thrown) {
+    error = String(thrown);
+  }
+}
+await Promise.all(leases.map((lease) => lease.release()));
+const left = count() - before;
+const { instance } = engine;
+await engine.close();
+console.log(JSON.stringify({ opened: leases.length, error, left, instance }));
