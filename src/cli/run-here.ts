@@ -54,7 +54,7 @@ export async function runHere(request: RunRequest, { flags, terminal }: RunWishe
       output.abandon();
     },
   });
-  const log = jsonLog(terminal.stderr, { spec: logSpec(config), now: Date.now });
+  const log = jsonLog(terminal.log, { spec: logSpec(config), now: Date.now });
   const engine = await startEngine(spec, { config, log, terminal });
   if (engine === null) return EXIT.notStarted;
   const store = memoryStore();

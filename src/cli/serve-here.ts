@@ -22,7 +22,7 @@ import { VERSION } from "./version.ts";
 export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal): Promise<number> {
   const config = await loadConfig({ flags, env: terminal.env, uid: terminal.uid });
   const { settings, warnings } = config;
-  const log = jsonLog(terminal.stderr, { spec: settings.log, now: Date.now });
+  const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now });
   for (const message of warnings) log.scope("config").warn(message);
   checkExposure(config);
   if (flags["check"] === true) {

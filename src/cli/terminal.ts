@@ -35,6 +35,8 @@ export type TerminalSignal = "SIGINT" | "SIGTERM" | "SIGHUP";
 export interface Terminal {
   readonly stdout: ByteSink;
   readonly stderr: ByteSink;
+  /** Standard error for records of the log: what nobody reads of them must not keep the process. */
+  readonly log: ByteSink;
   readonly isStdinTerminal: boolean;
   /** Standard input, in chunks. */
   readStdin(): AsyncIterable<Uint8Array>;
@@ -93,6 +95,7 @@ export function processTerminal(): Terminal {
   return {
     stdout: descriptorSink(1),
     stderr: descriptorSink(2),
+    log: descriptorSink(2),
     isStdinTerminal: isatty(0),
     readStdin: () => Bun.stdin.stream(),
     env: process.env,

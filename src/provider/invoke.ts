@@ -136,6 +136,7 @@ class Tail {
   readonly #most: number;
   #parts: Uint8Array[] = [];
   #bytes = 0;
+  #isCut = false;
 
   constructor(most: number) {
     this.#most = most;
@@ -148,6 +149,7 @@ class Tail {
     while (first !== undefined && this.#bytes - first.length >= this.#most) {
       this.#bytes -= first.length;
       this.#parts.shift();
+      this.#isCut = true;
       first = this.#parts[0];
     }
   }
@@ -156,9 +158,11 @@ class Tail {
   text(): string {
     const all = Buffer.concat(this.#parts);
     let at = Math.max(0, all.length - this.#most);
-    const end = at + 3;
-    // Continuation bytes (10xxxxxx) at the cut belong to a character that is gone.
-    while (at > 0 && at < Math.min(end, all.length) && ((all[at] ?? 0) & 0xc0) === 0x80) at += 1;
+    if (this.#isCut || at > 0) {
+      const end = Math.min(at + 3, all.length);
+      // Continuation bytes (10xxxxxx) at the cut belong to a character that is gone.
+      while (at < end && ((all[at] ?? 0) & 0xc0) === 0x80) at += 1;
+    }
     return new TextDecoder().decode(all.subarray(at));
   }
 }

@@ -101,6 +101,10 @@ class NamespaceExec implements ExecGroup {
     }
   }
 
+  pidsRefused(): number {
+    return 0;
+  }
+
   cpuUs(): number {
     return 0;
   }

@@ -228,6 +228,10 @@ class UnifiedExec implements ExecGroup {
     killUnified(this.#native, this.#directory);
   }
 
+  pidsRefused(): number {
+    return 0;
+  }
+
   cpuUs(): number {
     return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
   }
@@ -277,6 +281,11 @@ class PidsExec implements ExecGroup {
 
   kill(): void {
     killPids(this.#native, this.#directory);
+  }
+
+  /** v1 counts a refusal in the group of whoever forks, not in the one with the limit. */
+  pidsRefused(): number {
+    return readKeyed(this.#directory, "pids.events", "max") ?? 0;
   }
 
   cpuUs(): number {

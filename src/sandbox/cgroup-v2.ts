@@ -170,6 +170,10 @@ class V2Exec implements ExecGroup {
     killUnified(this.#native, this.#directory);
   }
 
+  pidsRefused(): number {
+    return 0;
+  }
+
   cpuUs(): number {
     return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
   }

@@ -78,6 +78,8 @@ export interface ExecGroup {
   isEmpty(): boolean;
   /** Sends SIGKILL to everything in it, also to what is being forked. */
   kill(): void;
+  /** Times that one of its own was refused, where the kernel counts that here and not above. */
+  pidsRefused(): number;
   /** CPU time since the exec began, in microseconds. */
   cpuUs(): number;
   /** Removes the empty group. */

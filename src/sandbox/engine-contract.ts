@@ -25,6 +25,8 @@ export interface EngineOptions {
   readonly cgroupParent?: string;
   readonly capacity?: Partial<Capacity>;
   readonly idRange?: IdRange;
+  /** Where ids are taken: the same for every server of a host, so for tests alone. */
+  readonly idDirectory?: string;
   readonly log?: Log;
 }
 

@@ -2,9 +2,9 @@
  * Host ids of sandboxes: two of a configured range for each, one that init runs as and one for the
  * programs, so that neither is anybody on the host and no two sandboxes share one.
  *
- * A slot is taken by making a link `ids/<slot>` in the run directory whose target is the instance
- * that took it: making it is atomic, host-wide, and names the owner in the same step. Slots of dead
- * instances are freed by reap.ts.
+ * A slot is taken by making a link `<base>-<slot>` in one directory for the whole host, whatever run
+ * directory a server has, whose target is the directory of the instance that took it: making it is
+ * atomic, and names the owner in the same step. Slots of dead instances are freed by reap.ts.
  */
 
 import { mkdirSync, readdirSync, readlinkSync, rmSync, symlinkSync } from "node:fs";
@@ -20,7 +20,11 @@ export interface IdRange {
 /** Above what useradd and subuid(5) give out by default. */
 export const DEFAULT_ID_RANGE: IdRange = { base: 1_900_000_000, count: 65_536 };
 
+/** Where every server of this host takes its ids. */
+export const HOST_ID_DIRECTORY = "/run/cprg/ids";
+
 const IDS_PER_SANDBOX = 2;
+const SLOT_NAME = /^\d+-\d+$/;
 /** Above the largest id that a map can hold (user_namespaces(7): 2^32 - 2). */
 const ID_END = 0xffff_ffff;
 
@@ -35,11 +39,12 @@ export interface SandboxIds {
 /** Gives out ids of a range for one instance. */
 export class IdPool {
   readonly #directory: string;
-  readonly #instance: string;
+  readonly #owner: string;
   readonly #range: IdRange;
   #next = 0;
 
-  constructor(runDir: string, options: { readonly instance: string; readonly range: IdRange }) {
+  /** @param options owner: the directory of the instance, whose lock says whether it lives */
+  constructor(directory: string, options: { readonly owner: string; readonly range: IdRange }) {
     const { base, count } = options.range;
     const isWhole = Number.isInteger(base) && Number.isInteger(count);
     if (!isWhole || base < 1000 || count < IDS_PER_SANDBOX || base + count > ID_END) {
@@ -48,10 +53,10 @@ export class IdPool {
         hint: `A range of at least ${IDS_PER_SANDBOX} ids from 1000 to ${ID_END - 1}`,
       });
     }
-    this.#directory = idDirectory(runDir);
-    this.#instance = options.instance;
+    this.#directory = directory;
+    this.#owner = options.owner;
     this.#range = options.range;
-    mkdirSync(this.#directory, { recursive: true, mode: 0o700 });
+    makeIdDirectory(directory);
   }
 
   /** Takes two ids. @throws CprgError `resource_exhausted` when none are left */
@@ -71,13 +76,13 @@ export class IdPool {
 
   #tryTake(slot: number): boolean {
     try {
-      symlinkSync(this.#instance, this.#path(slot));
+      symlinkSync(this.#owner, this.#path(slot));
       return true;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
       throw new CprgError("failed_precondition", `Cannot take host ids in ${this.#directory}`, {
-        reason: "RUN_DIR",
-        hint: "The run directory (CPRG_RUN_DIR) must be writable for the server",
+        reason: "ID_DIR",
+        hint: `${this.#directory} must be writable for the server`,
         cause: error,
       });
     }
@@ -97,31 +102,44 @@ export class IdPool {
   }
 }
 
-function idDirectory(runDir: string): string {
-  return join(runDir, "ids");
-}
-
-/** Frees what an instance holds. Only for instances that are dead. */
-export function freeIds(runDir: string, instance: string): number {
-  const directory = idDirectory(runDir);
-  let freed = 0;
-  for (const name of listIds(runDir)) {
-    const path = join(directory, name);
-    if (ownerOf(path) !== instance) continue;
-    rmSync(path, { force: true });
-    freed += 1;
-  }
-  return freed;
-}
-
-/** Names of the slots that are taken in a run directory. */
-export function listIds(runDir: string): string[] {
+/** @throws CprgError when it cannot be made */
+export function makeIdDirectory(directory: string): void {
   try {
-    return readdirSync(idDirectory(runDir));
+    mkdirSync(directory, { recursive: true, mode: 0o700 });
+  } catch (cause) {
+    throw new CprgError("failed_precondition", `Cannot take host ids in ${directory}`, {
+      reason: "ID_DIR",
+      hint: `${directory} must be a directory that the server may write to`,
+      cause,
+    });
+  }
+}
+
+/** A slot that is taken. */
+export interface TakenIds {
+  readonly name: string;
+  /** The directory of the instance that holds it. */
+  readonly owner: string;
+}
+
+/** The slots that are taken. */
+export function listIds(directory: string): TakenIds[] {
+  let names: string[];
+  try {
+    names = readdirSync(directory);
   } catch {
-    // No instance has ever used this run directory.
+    // Nobody on this host has ever taken any.
     return [];
   }
+  return names.flatMap((name) => {
+    const owner = SLOT_NAME.test(name) ? ownerOf(join(directory, name)) : null;
+    return owner === null ? [] : [{ name, owner }];
+  });
+}
+
+/** Frees a slot. Only for instances that are dead. */
+export function freeIds(directory: string, name: string): void {
+  rmSync(join(directory, name), { force: true });
 }
 
 function ownerOf(path: string): string | null {

@@ -28,7 +28,8 @@ const GATE_PAUSE_MS = 10;
 /** A living instance. */
 export interface Instance {
   readonly id: string;
-  readonly runDir: string;
+  /** What others know it by: it holds the lock. */
+  readonly directory: string;
   /** Notes where its groups are, for whoever reaps it. */
   recordGroups(directories: readonly string[]): void;
   /** Gives up the lock and removes the directory. */
@@ -64,7 +65,7 @@ function register(native: Native, runDir: string): Instance {
   if (lock === null) throw new CprgError("internal", `Cannot lock the new instance ${id}`);
   return {
     id,
-    runDir,
+    directory,
     recordGroups: (directories) => {
       writeFileSync(join(directory, "groups"), directories.join("\n"));
     },
@@ -96,7 +97,8 @@ export function closedAncestor(path: string): string | null {
   return null;
 }
 
-async function enterGate(native: Native, runDir: string): Promise<number> {
+/** The lock of a directory, waited for in a bounded way; closing it gives it up. */
+export async function enterGate(native: Native, runDir: string): Promise<number> {
   for (let tries = 0; tries < GATE_TRIES_MAX; tries += 1) {
     const gate = native.lock(join(runDir, "gate"));
     if (gate !== null) return gate;
@@ -112,6 +114,18 @@ export interface DeadInstance {
   readonly groups: readonly string[];
   /** Removes what is left of its directory. */
   close(): void;
+}
+
+/**
+ * Whether the instance of a directory lives. One that is neither locked nor there is dead; one whose
+ * start has not locked yet holds no ids.
+ */
+export function isAlive(native: Native, directory: string): boolean {
+  if (statSync(join(directory, "lock"), { throwIfNoEntry: false }) === undefined) return false;
+  const lock = native.lock(join(directory, "lock"));
+  if (lock === null) return true;
+  closeSync(lock);
+  return false;
 }
 
 /** Ids of every instance that is registered, living or not. */

@@ -3,12 +3,13 @@
  * directories. Nothing of an instance that lives is touched.
  */
 
+import { closeSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../core/log.ts";
 import { childGroups, hasGroupFile, readPids, removeGroup } from "./cgroup-files.ts";
-import { freeIds } from "./ids.ts";
-import { type DeadInstance, findDead } from "./instance.ts";
+import { freeIds, listIds } from "./ids.ts";
+import { type DeadInstance, enterGate, findDead, isAlive } from "./instance.ts";
 import { killEach, killUnified } from "./kill-group.ts";
 import type { Native } from "./native.ts";
 
@@ -19,22 +20,32 @@ const DEPTH_MAX = 8;
 
 /** Reaps every dead instance of a run directory. Call within the gate. */
 export async function reapDead(native: Native, runDir: string, log: Log): Promise<void> {
-  for (const dead of findDead(native, runDir)) await reapOne(native, dead, { runDir, log });
+  for (const dead of findDead(native, runDir)) await reapOne(native, dead, log);
 }
 
-async function reapOne(
-  native: Native,
-  dead: DeadInstance,
-  { runDir, log }: { readonly runDir: string; readonly log: Log },
-): Promise<void> {
+/**
+ * Frees the ids of every dead instance of this host. One at a time: between two that look, a slot
+ * could be freed and taken again.
+ */
+export async function reapIds(native: Native, directory: string, log: Log): Promise<void> {
+  const gate = await enterGate(native, directory);
+  try {
+    const dead = listIds(directory).filter(({ owner }) => !isAlive(native, owner));
+    for (const { name } of dead) freeIds(directory, name);
+    if (dead.length > 0) log.info("freed ids of dead instances", { ids: dead.length });
+  } finally {
+    closeSync(gate);
+  }
+}
+
+async function reapOne(native: Native, dead: DeadInstance, log: Log): Promise<void> {
   // Whoever may write there is root; the name is checked so that a damaged file removes nothing.
   const groups = dead.groups.filter((group) => basename(group) === dead.id);
   let killed = 0;
   for (const group of groups) killed += await empty(native, group);
   for (const group of groups) await removeGroup(group);
-  const ids = freeIds(runDir, dead.id);
   dead.close();
-  log.info("reaped a dead instance", { instance: dead.id, killed, ids });
+  log.info("reaped a dead instance", { instance: dead.id, killed });
 }
 
 /** Kills what is in a group and beneath it, until nothing is. */

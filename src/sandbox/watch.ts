@@ -147,13 +147,13 @@ export class LimitWatch {
 
   /** Returns the processes that were killed for memory. */
   #checkCounters(): number {
-    const { sandbox, limits, before } = this.#options;
+    const { sandbox, group, limits, before } = this.#options;
     const now = tallyOf(sandbox);
     if (now.oomKills > before.oomKills) {
       const peak = sandbox.memoryPeakBytes() ?? limits.mem_mb * MIB;
       this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: false });
     }
-    if (now.pidsRefused > before.pidsRefused) {
+    if (now.pidsRefused + group.pidsRefused() > before.pidsRefused) {
       this.hit("pids", { observed: limits.pids, sampled: false });
     }
     return now.oomKills - before.oomKills;

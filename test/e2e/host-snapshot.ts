@@ -2,6 +2,7 @@
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
+import { HOST_ID_DIRECTORY, listIds } from "../../src/sandbox/ids.ts";
 import type { Home } from "./cprg.ts";
 import { cgroupDirectories, readText, sandboxProcesses } from "./sandbox-processes.ts";
 
@@ -38,7 +39,9 @@ export function hostSnapshot({ home, pid, instance }: SnapshotOf): HostSnapshot 
     ),
     mounts: mountsOf(pid),
     cgroups: cgroupDirectories(home, instance),
-    ids: listAll(join(runDir, "ids")),
+    ids: listIds(HOST_ID_DIRECTORY)
+      .filter(({ owner }) => owner.startsWith(`${runDir}/`))
+      .map(({ name }) => name),
     descriptors: descriptorsOf(pid),
     files: [...listAll(runDir), ...listAll(join(home.path, "tmp"))],
     ipc: ["shm", "sem", "msg"].flatMap((kind) => readText(`/proc/sysvipc/${kind}`).split("\n")),

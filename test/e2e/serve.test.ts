@@ -1,7 +1,16 @@
 // `cprg serve` of the compiled binary: its start, its end, and what it refuses.
 
 import { expect } from "bun:test";
-import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  constants,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { call, makeHome } from "./cprg.ts";
@@ -226,5 +235,27 @@ async function readOutput(
     await promise;
   } finally {
     socket.close();
+  }
+}
+
+test("a log that nobody reads does not keep the server from stopping", async () => {
+  using home = makeHome();
+  const fifo = join(home.path, "stderr");
+  expect(Bun.spawnSync(["mkfifo", fifo]).exitCode).toBe(0);
+  const held = openSync(fifo, constants.O_RDWR | constants.O_NONBLOCK);
+  fillPipe(held);
+  await using server = await serve(home, { stderrPath: fifo });
+  expect((await server.request("/v1/status")).status).toBe(200);
+  expect(await server.stop()).toBe(0);
+  closeSync(held);
+});
+
+/** Writes until the kernel takes no more. */
+function fillPipe(fd: number): void {
+  const bytes = new Uint8Array(4096);
+  try {
+    for (;;) writeSync(fd, bytes);
+  } catch (error) {
+    expect((error as NodeJS.ErrnoException).code).toBe("EAGAIN");
   }
 }

@@ -24,6 +24,11 @@ function ignoring(signals: string): string[] {
   return ["/bin/bash", "-c", `trap "" ${signals}; exec "$0" "$@"`];
 }
 
+/** A shell that opens a file as standard error and becomes the command that follows. */
+function redirected(path: string): string[] {
+  return ["/bin/bash", "-c", `exec "$0" "$@" 2>'${path}'`];
+}
+
 /** Starts a server and waits until it listens. */
 export async function serve(
   home: Home,
@@ -32,10 +37,15 @@ export async function serve(
     readonly env?: Record<string, string>;
     /** Signals that it is started with ignored, as nohup(1) does: `HUP INT`. */
     readonly ignore?: string;
+    /** File that its standard error goes to instead of `err`. */
+    readonly stderrPath?: string;
   } = {},
 ): Promise<Serving> {
   const words = ["serve", "--addr", "127.0.0.1:0", ...(options.words ?? [])];
-  const shell = options.ignore === undefined ? [] : ignoring(options.ignore);
+  const shell = [
+    ...(options.ignore === undefined ? [] : ignoring(options.ignore)),
+    ...(options.stderrPath === undefined ? [] : redirected(options.stderrPath)),
+  ];
   const child = start(words, { env: { ...home.env, ...options.env }, shell });
   const out = readText(child.stdout);
   const err = readText(child.stderr);

@@ -143,15 +143,16 @@ host.describe("a set-up that fails", () => {
     rmSync(path);
   });
 
-  test("a run directory that stops being one", async () => {
+  test("an id directory that stops being one", async () => {
     const engine = await openTestEngine(dirs);
     seen.push(engine.instance);
     rmSync(join(dirs.run, "ids"), { recursive: true });
     const error = await engine
       .open(await engine.reserve(parseLimits(undefined)))
       .catch((thrown: unknown) => thrown);
-    expect(error).toMatchObject({ reason: "RUN_DIR", hint: expect.stringContaining("writable") });
+    expect(error).toMatchObject({ reason: "ID_DIR", hint: expect.stringContaining("writable") });
     mkdirSync(join(dirs.run, "ids"));
+    writeFileSync(join(dirs.run, "ids", "gate"), "");
     await engine.close();
   });
 

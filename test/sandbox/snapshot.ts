@@ -45,7 +45,7 @@ export function takeSnapshot(
     networks: networks(range),
     descriptors: descriptors(),
     ipc: ["shm", "sem", "msg"].flatMap((kind) => ipc(kind, range)),
-    ids: listIds(dirs.run),
+    ids: listIds(join(dirs.run, "ids")).map(({ name }) => name),
     files: files(dirs),
   };
 }

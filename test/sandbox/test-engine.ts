@@ -41,6 +41,7 @@ export function openTestEngine(
     dataDir: dirs.data,
     mode: "auto",
     idRange: ID_RANGE,
+    idDirectory: join(dirs.run, "ids"),
     log: silentLog,
     ...options,
   });

@@ -17,6 +17,7 @@ export function memoryTerminal(
   return {
     stdout: out.sink,
     stderr: err.sink,
+    log: err.sink,
     out: out.text,
     err: err.text,
     isStdinTerminal: options.stdin === undefined,

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { DEFAULT_LIMITS, type Limits } from "../../src/core/limits.ts";
-import { Admission } from "../../src/sandbox/admission.ts";
+import { DEFAULT_LIMITS, type Limits } from "../../../src/core/limits.ts";
+import { Admission } from "../../../src/sandbox/admission.ts";
 
 const limits = (mem_mb: number, pids = 10): Limits => ({ ...DEFAULT_LIMITS, mem_mb, pids });
 const isPending = async (promise: Promise<unknown>): Promise<boolean> =>

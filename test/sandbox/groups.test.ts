@@ -1,0 +1,221 @@
+// The engine on the kinds of groups that this host's default is not.
+
+import { expect, setDefaultTimeout, test } from "bun:test";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { type Limits, parseLimits } from "../../src/core/limits.ts";
+import { silentLog } from "../../src/core/log.ts";
+import { findCgroups } from "../../src/sandbox/cgroup-host.ts";
+import { openV1Tree } from "../../src/sandbox/cgroup-v1.ts";
+import { IdPool } from "../../src/sandbox/ids.ts";
+import { openInstance } from "../../src/sandbox/instance.ts";
+import { NamespaceEngine } from "../../src/sandbox/namespace-engine.ts";
+import { Native } from "../../src/sandbox/native.ts";
+import { PlanSource } from "../../src/sandbox/plan-source.ts";
+import { requireHost } from "../helpers/host.ts";
+import { groups, pidsOfRange, takeSnapshot } from "./snapshot.ts";
+import {
+  ENV,
+  finish,
+  fixture,
+  ID_RANGE,
+  makeDirs,
+  openTestEngine,
+  PYTHON,
+  readUntil,
+  type TestDirs,
+  warmUp,
+} from "./test-engine.ts";
+
+const host = requireHost({ root: true, userns: true, cgroup: true });
+
+/** An engine on v1 alone, as on a host that mounts no cgroup2; null where v1 is not to be had. */
+async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine | null> {
+  const found = findCgroups();
+  if (found.version === "v2") return null;
+  const native = await Native.load({ dataDir: dirs.data });
+  const instance = await openInstance(native, dirs.run, () => Promise.resolve());
+  const cpuacct = found.cpuacct ?? "/sys/fs/cgroup/cpuacct";
+  const capacity = { memMb: 2048, pids: 1000 };
+  return new NamespaceEngine({
+    host: {
+      native,
+      ids: new IdPool(join(dirs.run, "ids"), { owner: instance.directory, range: ID_RANGE }),
+      groups: openV1Tree(
+        native,
+        { ...found, version: "v1", unified: null, cpuacct },
+        {
+          instance: instance.id,
+          capacity,
+          onPlaces: (directories) => instance.recordGroups(directories),
+        },
+      ),
+      isUserNamespace: true,
+      plans: new PlanSource({ isUserNamespace: true, binds: [], runtime: null }),
+    },
+    instance,
+    capacity,
+    layers: { cgroup: "v1" },
+    interpreters: {},
+    hasRuntime: false,
+    log: silentLog,
+  });
+}
+
+const openWithout = (dirs: TestDirs) =>
+  openTestEngine(dirs, { cgroupParent: "/cprg-no-such-group", allowMissing: ["cgroup"] });
+
+host.describe("groups of other kinds", () => {
+  setDefaultTimeout(60_000);
+
+  const withEngine = async (
+    open: (
+      dirs: TestDirs,
+    ) => Promise<NamespaceEngine | Awaited<ReturnType<typeof openWithout>> | null>,
+    work: (
+      python: (code: string, limits?: Partial<Limits>) => ReturnType<typeof finish>,
+      instance: string,
+    ) => Promise<void>,
+  ): Promise<void> => {
+    const dirs = makeDirs();
+    await warmUp(dirs);
+    const before = takeSnapshot(dirs, ID_RANGE);
+    const engine = await open(dirs);
+    if (engine !== null) {
+      try {
+        await work(async (code, limits = {}) => {
+          const lease = await engine.open(await engine.reserve(parseLimits(limits)));
+          try {
+            const exec = await lease.exec({
+              executable: PYTHON,
+              arguments: ["-c", code, "exit"],
+              variables: ENV,
+            });
+            const ran = await finish(exec);
+            expect(pidsOfRange(ID_RANGE)).toHaveLength(1);
+            return ran;
+          } finally {
+            await lease.release();
+          }
+        }, engine.instance);
+      } finally {
+        await engine.close();
+      }
+      const { descriptors: _, ...after } = takeSnapshot(dirs, ID_RANGE, [engine.instance]);
+      expect(after).toEqual({ ...after, ...before, descriptors: undefined } as never);
+    }
+    rmSync(dirs.top, { recursive: true });
+  };
+
+  test("v1 alone: everything dies, memory and CPU time are counted, limits hold", async () => {
+    await withEngine(openPureV1, async (python, instance) => {
+      const daemon = await python(fixture("daemon-forks.py"));
+      expect(daemon.outcome).toMatchObject({ exitCode: 5, reason: "exit" });
+      expect(daemon.outcome.killed).toBeGreaterThan(0);
+
+      const oom = await python("x = []\nwhile True: x.append(bytearray(1 << 22))", { mem_mb: 64 });
+      expect(oom.outcome.reason).toBe("oom");
+
+      const spin = await python("import os\nos.fork()\nwhile True: pass", {
+        cpu_seconds: 0.3,
+        cpu_cores: 2,
+      });
+      expect(spin.outcome.reason).toBe("cpu_limit");
+      expect(spin.outcome.usage?.cpu_ms).toBeGreaterThanOrEqual(300);
+
+      const forks = await python(
+        "import os, sys\ntry:\n  while True:\n    if os.fork() == 0:\n      import time; time.sleep(100)\nexcept OSError: sys.exit(4)",
+        { pids: 12 },
+      );
+      expect(forks.outcome).toMatchObject({ exitCode: 4, killed: 11 });
+      expect(forks.outcome.limitsHit.map(({ limit }) => limit)).toEqual(["pids"]);
+      expect(groups([instance]).filter((path) => path.includes("/unified/"))).toEqual([]);
+    });
+  });
+
+  test("none, where that is allowed: said, and everything dies all the same", async () => {
+    await withEngine(openWithout, async (python, instance) => {
+      const daemon = await python(fixture("daemon-forks.py"));
+      expect(daemon.outcome).toMatchObject({ exitCode: 5, reason: "exit" });
+      const spin = await python("while True: pass", { wall_seconds: 0.5 });
+      expect(spin.outcome.reason).toBe("wall_limit");
+      const cpu = await python("while True: pass", { cpu_seconds: 1, wall_seconds: 60 });
+      expect(cpu.outcome.reason).toBe("cpu_limit");
+      // Without a group, the data segment of each program is bounded instead.
+      const memory = await python("x = bytearray(200 << 20)", { mem_mb: 64 });
+      expect(memory.stderr).toContain("MemoryError");
+      expect(groups([instance])).toEqual([]);
+    });
+  });
+
+  test("none: refused unless it is allowed, and reported where it is", async () => {
+    const dirs = makeDirs();
+    const refused = await openTestEngine(dirs, { cgroupParent: "/cprg-no-such-group" }).catch(
+      (error: unknown) => error,
+    );
+    expect(refused).toMatchObject({ code: "failed_precondition", reason: "CGROUP" });
+    const engine = await openWithout(dirs);
+    expect(engine.layers["cgroup"]).toBe(false);
+    expect(engine.missing).toEqual(["cgroup", "seccomp"]);
+    await engine.close();
+    rmSync(dirs.top, { recursive: true });
+  });
+
+  test("a named group is where ours are made", async () => {
+    const found = findCgroups();
+    if (found.version === "v2") return;
+    const { mkdirSync, rmdirSync } = await import("node:fs");
+    const name = `cprg-test-${process.pid}`;
+    const places = ["memory", "cpu", "pids", "unified"].map(
+      (kind) => `/sys/fs/cgroup/${kind}/${name}`,
+    );
+    for (const place of places) mkdirSync(place);
+    const dirs = makeDirs();
+    try {
+      const engine = await openTestEngine(dirs, { cgroupParent: `/${name}` });
+      const lease = await engine.open(await engine.reserve(parseLimits(undefined)));
+      const exec = await lease.exec({
+        executable: "cat",
+        arguments: [],
+        variables: ENV,
+        stdin: "pipe",
+      });
+      const own = groups([engine.instance]).filter((path) => /\/s1$/.test(path));
+      expect(own.sort()).toEqual(
+        places.map((place) => `${place}/cprg/${engine.instance}/s1`).sort(),
+      );
+      await exec.closeInput();
+      await exec.outcome;
+      await lease.release();
+      await engine.close();
+    } finally {
+      for (const place of places) rmdirSync(place);
+      rmSync(dirs.top, { recursive: true });
+    }
+  });
+
+  test("v1 alone: killing one program spares its neighbours", async () => {
+    const dirs = makeDirs();
+    const engine = await openPureV1(dirs);
+    if (engine !== null) {
+      const lease = await engine.open(await engine.reserve(parseLimits(undefined)));
+      const start = () =>
+        lease.exec({
+          executable: "sh",
+          arguments: ["-c", "echo ready; read x; echo $x"],
+          variables: ENV,
+          stdin: "pipe",
+        });
+      const [left, right] = [await start(), await start()];
+      const reading = await readUntil(right, "ready");
+      left.kill("user");
+      expect((await left.outcome).reason).toBe("user");
+      await right.write(Buffer.from("still\n"));
+      expect(await reading.rest()).toBe("still\n");
+      expect(await right.outcome).toMatchObject({ exitCode: 0, reason: "exit" });
+      await lease.release();
+      await engine.close();
+    }
+    rmSync(dirs.top, { recursive: true });
+  });
+});
