@@ -22,8 +22,8 @@ const OUTPUT_KB_UNBOUNDED = Math.floor(Number.MAX_SAFE_INTEGER / 1024);
  * Runs a command.
  *
  * @param variables the environment beneath the command's own
- * @throws CprgError `canceled` or `deadline_exceeded` when it was stopped, once all of it is gone;
- *   what made it impossible to start
+ * @throws CprgError `canceled` or `deadline_exceeded` when it was stopped, by the caller or by the
+ *   sandbox's limits, once all of it is gone; what made it impossible to start
  */
 export async function invokeThrough(
   lease: Pick<ExecLease, "exec">,
@@ -45,6 +45,7 @@ export async function invokeThrough(
     const tails = await collect(exec, command);
     const outcome = await exec.outcome;
     stop.check();
+    checkTime(outcome, command);
     return {
       status: statusOf(outcome),
       stdout: tails.stdout.text(),
@@ -53,6 +54,18 @@ export async function invokeThrough(
   } finally {
     stop.dispose();
   }
+}
+
+/** A command that its sandbox's own limits ended has no status that would say so. */
+function checkTime({ reason, limitsHit }: Outcome, { executable }: Command): void {
+  if (reason !== "wall_limit" && reason !== "cpu_limit") return;
+  const limit = reason === "wall_limit" ? "wall_seconds" : "cpu_seconds";
+  const value = limitsHit.find((hit) => hit.limit === limit)?.value;
+  throw new CprgError(
+    "deadline_exceeded",
+    `The command ${JSON.stringify(executable)} reached limits.${limit}${value === undefined ? "" : ` ${value}`}`,
+    { reason: "LIMIT", field: `limits.${limit}`, hint: `Raise limits.${limit} of the sandbox` },
+  );
 }
 
 function toBytes(text: string | Uint8Array): Uint8Array {

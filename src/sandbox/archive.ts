@@ -2,6 +2,7 @@
 
 import { CprgError } from "../core/errors.ts";
 import { BOUNDS, ENTRY, ENTRY_AT, ENTRY_MAGIC, SIZES } from "./layout.ts";
+import { nextTurn } from "./turn.ts";
 
 /** Kind of an entry. */
 export type EntryType = "file" | "directory" | "link";
@@ -17,6 +18,8 @@ export interface EntryHead {
   readonly size: number;
 }
 
+/** Small entries come many to a chunk: the event loop gets its turn in between. */
+const ENTRIES_PER_TURN = 128;
 const TYPES: readonly EntryType[] = ["file", "directory", "link"];
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -68,6 +71,7 @@ export async function decodeArchive(
   const bytes = new ChunkReader(chunks);
   for (let count = 0; ; count += 1) {
     if (count > BOUNDS.entries) throw damaged(`more than ${BOUNDS.entries} entries`);
+    if (count % ENTRIES_PER_TURN === ENTRIES_PER_TURN - 1) await nextTurn();
     const head = await readHead(bytes);
     if (head === null) break;
     await sink.entry(head);

@@ -8,11 +8,14 @@ import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { Artifact } from "../provider/contract.ts";
 import { type Native, NativeError } from "./native.ts";
+import { nextTurn } from "./turn.ts";
 
 /** Files that are collected, names that are looked at, and how deep. */
 export const ARTIFACTS_MAX = 10_000;
 const NAMES_MAX = 200_000;
 const DEPTH_MAX = 32;
+/** Looked at before the event loop gets its turn. */
+const NAMES_PER_TURN = 128;
 const OUT = "out";
 const CHUNK_BYTES = 128 * 1024;
 
@@ -26,10 +29,12 @@ const O_CLOEXEC = 0o2000000;
  *
  * @throws CprgError `resource_exhausted` beyond a bound
  */
-export function listArtifacts(native: Native, workspaceFd: number): readonly Artifact[] {
+export async function listArtifacts(
+  native: Native,
+  workspaceFd: number,
+): Promise<readonly Artifact[]> {
   const found: Artifact[] = [];
-  const walk = { native, workspaceFd, found, names: 0 };
-  visit(walk, OUT, 0);
+  await visit({ native, workspaceFd, found, names: 0 }, OUT, 0);
   return found;
 }
 
@@ -40,7 +45,7 @@ interface Walk {
   names: number;
 }
 
-function visit(walk: Walk, path: string, depth: number): void {
+async function visit(walk: Walk, path: string, depth: number): Promise<void> {
   const fd = tryOpen(walk, path, DIRECTORY_FLAGS);
   if (fd === null) return;
   let names: string[];
@@ -51,16 +56,19 @@ function visit(walk: Walk, path: string, depth: number): void {
   }
   walk.names += names.length;
   if (walk.names > NAMES_MAX || depth > DEPTH_MAX) throw tooMany(path);
-  for (const name of names) look(walk, join(path, name), depth);
+  for (const [index, name] of names.entries()) {
+    if (index % NAMES_PER_TURN === NAMES_PER_TURN - 1) await nextTurn();
+    await look(walk, join(path, name), depth);
+  }
 }
 
-function look(walk: Walk, path: string, depth: number): void {
+async function look(walk: Walk, path: string, depth: number): Promise<void> {
   const fd = tryOpen(walk, path, FILE_FLAGS);
   if (fd === null) return;
   const status = fstatSync(fd);
   closeSync(fd);
   if (status.isDirectory()) {
-    visit(walk, path, depth + 1);
+    await visit(walk, path, depth + 1);
   } else if (status.isFile()) {
     if (walk.found.length >= ARTIFACTS_MAX) throw tooMany(path);
     walk.found.push(artifact(walk, path, { size: status.size, mode: status.mode & 0o777 }));

@@ -8,8 +8,10 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  readSync,
   rmdirSync,
   writeFileSync,
+  writeSync,
 } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -19,6 +21,8 @@ import { stepError } from "./steps.ts";
 /** Tries to remove a group that the kernel still holds, and the pause between two. */
 const REMOVE_TRIES_MAX = 400;
 const REMOVE_PAUSE_MS = 5;
+/** Longest text of a limit: two numbers. */
+const LIMIT_BYTES_MAX = 64;
 /** Levels of groups beneath one that is removed. */
 const REMOVE_DEPTH_MAX = 8;
 
@@ -86,14 +90,29 @@ export function writeGroup(directory: string, file: string, value: string): void
 
 /** Writes a value and reads it back: a limit that the kernel changed is no limit. */
 export function setLimit(directory: string, file: string, value: string): void {
-  writeGroup(directory, file, value);
-  const actual = readGroup(directory, file);
+  const actual = writeAndRead(join(directory, file), value);
   if (actual === value) return;
   throw new CprgError(
     "failed_precondition",
     `Cannot limit a sandbox: ${join(directory, file)} is "${actual}" after writing "${value}"`,
     { reason: "CGROUP", hint: "A group above sets a smaller limit; see `cprg doctor`" },
   );
+}
+
+function writeAndRead(path: string, value: string): string {
+  let fd = -1;
+  try {
+    fd = openSync(path, constants.O_RDWR);
+    writeSync(fd, value);
+    const bytes = new Uint8Array(LIMIT_BYTES_MAX);
+    return new TextDecoder()
+      .decode(bytes.subarray(0, readSync(fd, bytes, 0, bytes.length, 0)))
+      .trimEnd();
+  } catch (error) {
+    throw groupError(error, path);
+  } finally {
+    if (fd >= 0) closeSync(fd);
+  }
 }
 
 /** A file's text without its last newline. */

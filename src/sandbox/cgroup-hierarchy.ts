@@ -10,6 +10,8 @@ export interface V1Host {
   readonly cpu: string;
   readonly pids: string;
   readonly cpuacct: string | null;
+  /** CPUs that the group around ours may use: the kernel refuses to promise more. */
+  readonly cpuCoresMax: number;
   /** The cgroup2 side, where it can kill. */
   readonly unified: string | null;
 }

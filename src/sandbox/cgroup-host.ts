@@ -6,7 +6,7 @@
 
 import { readFileSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
-import { hasGroupFile, readGroup } from "./cgroup-files.ts";
+import { hasGroupFile, readCount, readGroup } from "./cgroup-files.ts";
 import {
   type CgroupHost,
   type Hierarchy,
@@ -68,15 +68,24 @@ function findV1(hierarchies: readonly Hierarchy[], parent: string | undefined): 
   const unified = hierarchies.find(({ version }) => version === 2);
   const unifiedBase =
     unified === undefined || !kernelAtLeast(5, 14) ? null : unifiedPlace(unified, parent);
+  const cpu = needed("cpu");
   return {
     version: unifiedBase === null ? "v1" : "hybrid",
     memory: needed("memory"),
-    cpu: needed("cpu"),
+    cpu,
+    cpuCoresMax: coresOf(cpu),
     pids: needed("pids"),
     // Beside cgroup2, which counts CPU time without a controller, it is not needed.
     cpuacct: unifiedBase === null ? place("cpuacct") : null,
     unified: unifiedBase,
   };
+}
+
+/** A quota of -1, or none at all in the topmost group, is no bound (sched-bwc.rst). */
+function coresOf(cpu: string): number {
+  const quotaUs = readCount(cpu, "cpu.cfs_quota_us") ?? -1;
+  const periodUs = readCount(cpu, "cpu.cfs_period_us") ?? 0;
+  return quotaUs > 0 && periodUs > 0 ? quotaUs / periodUs : Number.POSITIVE_INFINITY;
 }
 
 function placeIn(hierarchy: Hierarchy, parent: string | undefined): string | null {

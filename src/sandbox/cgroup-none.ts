@@ -29,7 +29,9 @@ class NoGroups implements SandboxGroups {
     this.#native = native;
   }
 
-  createExec(_name: string, initPid: number): ExecGroup {
+  prepare(): void {}
+
+  createExec(initPid: number): ExecGroup {
     return new NamespaceExec(this.#native, initPid);
   }
 

@@ -45,6 +45,13 @@ interface Places {
   readonly unified: string | null;
 }
 
+/** What every sandbox of a host shares. */
+interface Traits {
+  /** The kernel counts swap. */
+  readonly hasSwapLimit: boolean;
+  readonly cpuCoresMax: number;
+}
+
 function beneath(places: Places, name: string): Places {
   const at = (directory: string | null): string | null =>
     directory === null ? null : join(directory, name);
@@ -69,7 +76,8 @@ function capShared(directory: string, file: string): void {
 
 /** Opens the instance's groups. @throws CprgError when they cannot be made */
 export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): GroupTree {
-  const base: Places = { ...host, cpuacct: host.unified === null ? host.cpuacct : null };
+  const { memory, cpu, pids, unified, cpuacct } = host;
+  const base: Places = { memory, cpu, pids, unified, cpuacct: unified === null ? cpuacct : null };
   const parent = beneath(base, "cprg");
   const own = beneath(parent, options.instance);
   options.onPlaces(directoriesOf(own));
@@ -81,10 +89,13 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
   }
   setLimit(own.memory, "memory.limit_in_bytes", String(options.capacity.memMb * MIB));
   setLimit(own.pids, "pids.max", String(options.capacity.pids));
-  const hasSwapLimit = hasGroupFile(own.memory, "memory.memsw.limit_in_bytes");
+  const traits: Traits = {
+    hasSwapLimit: hasGroupFile(own.memory, "memory.memsw.limit_in_bytes"),
+    cpuCoresMax: host.cpuCoresMax,
+  };
   return {
     createSandbox: (name, limits) =>
-      new V1Sandbox(native, { places: beneath(own, name), hasSwapLimit }, limits),
+      new V1Sandbox(native, { places: beneath(own, name), traits }, limits),
     close: async () => {
       for (const directory of directoriesOf(own)) await removeGroup(directory);
       for (const directory of directoriesOf(parent)) removeSharedGroup(directory);
@@ -95,20 +106,22 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
 class V1Sandbox implements SandboxGroups {
   readonly #native: Native;
   readonly #places: Places;
-  readonly #hasSwapLimit: boolean;
+  readonly #traits: Traits;
   readonly #fds: number[] = [];
+  #prepared: ExecGroup | null = null;
+  #execs = 0;
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number = -1;
   readonly launchFds: readonly number[];
 
   constructor(
     native: Native,
-    { places, hasSwapLimit }: { readonly places: Places; readonly hasSwapLimit: boolean },
+    { places, traits }: { readonly places: Places; readonly traits: Traits },
     limits: GroupLimits,
   ) {
     this.#native = native;
     this.#places = places;
-    this.#hasSwapLimit = hasSwapLimit;
+    this.#traits = traits;
     try {
       for (const directory of directoriesOf(places)) makeGroup(directory);
       this.#setLimits(limits);
@@ -136,8 +149,9 @@ class V1Sandbox implements SandboxGroups {
     const bytes = String(limits.mem_mb * MIB);
     setLimit(memory, "memory.limit_in_bytes", bytes);
     // Memory and swap together: none is swapped. Absent where swap accounting is off.
-    if (this.#hasSwapLimit) setLimit(memory, "memory.memsw.limit_in_bytes", bytes);
-    const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.round(limits.cpu_cores * CPU_PERIOD_US));
+    if (this.#traits.hasSwapLimit) setLimit(memory, "memory.memsw.limit_in_bytes", bytes);
+    const cores = Math.min(limits.cpu_cores, this.#traits.cpuCoresMax);
+    const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.floor(cores * CPU_PERIOD_US));
     setLimit(cpu, "cpu.cfs_quota_us", String(quotaUs));
     setLimit(pids, "pids.max", String(limits.pids));
   }
@@ -146,7 +160,19 @@ class V1Sandbox implements SandboxGroups {
     closeAll(this.#fds);
   }
 
-  createExec(name: string): ExecGroup {
+  prepare(): void {
+    this.#prepared ??= this.#makeExec();
+  }
+
+  createExec(): ExecGroup {
+    const group = this.#prepared ?? this.#makeExec();
+    this.#prepared = null;
+    return group;
+  }
+
+  #makeExec(): ExecGroup {
+    this.#execs += 1;
+    const name = `exec-${this.#execs}`;
     return this.#places.unified === null
       ? new PidsExec(this.#native, this.#places, name)
       : new UnifiedExec(this.#native, join(this.#places.unified, name), this.#places.pids);
@@ -184,6 +210,7 @@ class V1Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
+    this.#prepared?.sent();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
   }
 }

@@ -56,6 +56,8 @@ class V2Sandbox implements SandboxGroups {
   readonly #directory: string;
   readonly #run: string;
   readonly #fds: number[] = [];
+  #prepared: ExecGroup | null = null;
+  #execs = 0;
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number;
   readonly launchFds: readonly number[] = [];
@@ -94,8 +96,19 @@ class V2Sandbox implements SandboxGroups {
     closeAll(this.#fds);
   }
 
-  createExec(name: string): ExecGroup {
-    return new V2Exec(this.#native, join(this.#run, name));
+  prepare(): void {
+    this.#prepared ??= this.#makeExec();
+  }
+
+  createExec(): ExecGroup {
+    const group = this.#prepared ?? this.#makeExec();
+    this.#prepared = null;
+    return group;
+  }
+
+  #makeExec(): ExecGroup {
+    this.#execs += 1;
+    return new V2Exec(this.#native, join(this.#run, `exec-${this.#execs}`));
   }
 
   memoryBytes(): number | null {
@@ -129,6 +142,7 @@ class V2Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
+    this.#prepared?.sent();
     await removeGroup(this.#directory);
   }
 }

@@ -43,11 +43,10 @@ export interface SandboxGroups {
   readonly launchFds: readonly number[];
   /** Whether the group limits memory: else the programs' own limits must. */
   readonly hasMemoryLimit: boolean;
-  /**
-   * @param name unique within the sandbox
-   * @param initPid host pid of process 1
-   */
-  createExec(name: string, initPid: number): ExecGroup;
+  /** Makes the group of the first exec ahead, while there is nothing else to do. */
+  prepare(): void;
+  /** @param initPid host pid of process 1 */
+  createExec(initPid: number): ExecGroup;
   /** Bytes in use now. */
   memoryBytes(): number | null;
   memoryPeakBytes(): number | null;

@@ -4,12 +4,13 @@ import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { ExecGroup } from "./cgroup.ts";
+import { nextTurn } from "./turn.ts";
 
-/** Looks at the group: in every turn at first, then with a pause, killing again now and then. */
-const SPINS_MAX = 100;
+/** Looks at the group: in the first turns at once, then with a pause, killing again now and then. */
+const SPINS_MAX = 3;
 const LOOKS_MAX = 20_000;
 const PAUSE_MS = 1;
-const KILL_EVERY = 50;
+const KILL_EVERY = 10;
 /** Looks at the zombies of process 1, which reaps them as soon as it runs. */
 const ZOMBIE_LOOKS_MAX = 2000;
 
@@ -43,9 +44,7 @@ export async function emptyGroup(group: ExecGroup, options: EmptyOptions): Promi
 }
 
 function pause(turn: number): Promise<void> {
-  return turn < SPINS_MAX
-    ? new Promise((resolve) => setImmediate(resolve))
-    : sleep(PAUSE_MS).then(() => undefined);
+  return turn < SPINS_MAX ? nextTurn() : sleep(PAUSE_MS).then(() => undefined);
 }
 
 /** Whether a dead child of process 1 waits to be reaped (proc_pid_task_tid_children(5)). */

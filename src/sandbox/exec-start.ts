@@ -57,7 +57,7 @@ interface Pipes {
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
   const before = tallyOf(host.sandbox.groups);
-  const group = host.sandbox.groups.createExec(`exec-${id}`, host.sandbox.pid);
+  const group = host.sandbox.groups.createExec(host.sandbox.pid);
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
   try {

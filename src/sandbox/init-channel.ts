@@ -13,8 +13,8 @@ import type { Native } from "./native.ts";
 const SEND_TRIES_MAX = 2000;
 const SEND_PAUSE_MS = 5;
 
-/** Hears the reports of one exec. */
-export type ReportListener = (report: Report) => void;
+/** Hears the reports of one exec; null when process 1 ends before the last of them. */
+export type ReportListener = (report: Report | null) => void;
 
 /** Both ends of the server. */
 export class InitChannel {
@@ -36,7 +36,9 @@ export class InitChannel {
     this.#reportFd = fds.report;
     this.#listeners.set(0, onSetup);
     // A pipe that cannot be read is as good as closed: the sandbox is then taken for dead.
-    this.ended = this.#read().catch(() => undefined);
+    this.ended = this.#read()
+      .catch(() => undefined)
+      .then(() => this.#endAll());
   }
 
   /** From now on reports with this id go to the listener. */
@@ -82,10 +84,16 @@ export class InitChannel {
     closeSync(this.#controlFd);
   }
 
+  #endAll(): void {
+    const listeners = [...this.#listeners.values()];
+    this.#listeners.clear();
+    for (const listener of listeners) listener(null);
+  }
+
   async #read(): Promise<void> {
-    const reader = Bun.file(this.#reportFd).stream().getReader();
     let pending = new Uint8Array(0);
     try {
+      const reader = Bun.file(this.#reportFd).stream().getReader();
       for (;;) {
         const { done, value } = await reader.read();
         if (done) return;

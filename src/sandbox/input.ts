@@ -3,6 +3,7 @@
 import { closeSync, writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
+import { nextTurn } from "./turn.ts";
 
 const CHUNK_BYTES = 64 * 1024;
 /** Written before the event loop gets its turn. */
@@ -65,7 +66,7 @@ export class InputPipe {
       if (rest.length === 0) return;
       if (rest.length < before) {
         pauseMs = PAUSE_MS_LEAST;
-        await new Promise<void>((resolve) => setImmediate(resolve));
+        await nextTurn();
       } else {
         await sleep(pauseMs);
         pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MOST);

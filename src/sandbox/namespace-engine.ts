@@ -163,6 +163,7 @@ interface EngineParts {
 export async function openNamespaceEngine(options: EngineOptions): Promise<LocalEngine> {
   const log = options.log ?? silentLog;
   const native = await sharedNative(options.dataDir);
+  native.harden();
   const cgroups = findAllowed(options);
   const capacity = { ...hostCapacity(cgroups), ...options.capacity };
   const isUserNamespace = allowsUserNamespaces();

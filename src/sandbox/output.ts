@@ -6,6 +6,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { OutputChannel } from "../provider/contract.ts";
 import type { NoticeQueue } from "./notice-queue.ts";
+import { nextTurn } from "./turn.ts";
 
 /** Bytes read before the event loop gets its turn: a stream that is always ready starves it. */
 const YIELD_BYTES = 128 * 1024;
@@ -140,10 +141,6 @@ export class OutputStream {
     queue.push({ type: "truncated", channel, limitBytes });
     this.#options.onTruncated();
   }
-}
-
-function nextTurn(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }
 
 /** A small piece of a large read must not keep all of its memory. */

@@ -17,13 +17,9 @@ export function listenFor(channel: InitChannel, id: number): Reports {
   const ended = Promise.withResolvers<Report | null>();
   channel.listen(id, (report) => {
     started.resolve(report);
-    if (report.type === REPORT.started) return;
+    if (report?.type === REPORT.started) return;
     ended.resolve(report);
     channel.forget(id);
-  });
-  void channel.ended.then(() => {
-    started.resolve(null);
-    ended.resolve(null);
   });
   return { started: started.promise, ended: ended.promise };
 }

@@ -5,10 +5,10 @@
  */
 
 import { closeSync } from "node:fs";
-import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
+import { childSignal } from "./child-signal.ts";
 import type { IdPool, SandboxIds } from "./ids.ts";
 import { InitChannel } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
@@ -19,10 +19,9 @@ import { stepError } from "./steps.ts";
 
 /** Longest that process 1 may take to build the root. */
 export const SETUP_TIMEOUT_MS = 20_000;
-/** Waiting for a killed process 1: looked at in every turn of the event loop, then with a pause. */
-const REAP_SPIN_MS = 4;
-const REAP_TRIES_MAX = 30_000;
-const REAP_PAUSE_MS = 1;
+/** Looks at a killed process 1, and the longest pause between two: SIGCHLD makes it shorter. */
+const REAP_TRIES_MAX = 10_000;
+const REAP_PAUSE_MS = 4;
 const SIGKILL = 9;
 
 /** What every sandbox of an engine is made with. */
@@ -62,6 +61,9 @@ export interface Sandbox {
  */
 export async function startSandbox(host: SandboxHost, options: SandboxOptions): Promise<Sandbox> {
   const undo = new AsyncDisposableStack();
+  // What is deferred first is done last: the pipe has ended by then, as everything else has.
+  let pipeEnded: Promise<void> | null = null;
+  undo.defer(() => pipeEnded ?? undefined);
   try {
     options.signal?.throwIfAborted();
     const ids = host.ids.take();
@@ -74,11 +76,12 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
     undo.defer(() => groups.remove());
     const started = launch(host, ids, groups);
     isGone = false;
+    pipeEnded = started.channel.ended;
     undo.defer(async () => {
       await started.end();
       isGone = true;
     });
-    const workspaceFd = await started.ready(host, options);
+    const workspaceFd = await started.ready(host, options, groups);
     undo.defer(() => closeSync(workspaceFd));
     return sandboxOf(started, groups, { workspaceFd, undo: undo.move() });
   } catch (error) {
@@ -183,8 +186,9 @@ class Process1 {
   }
 
   /** Sends the plan and waits until the root stands: the descriptor of the workspace. */
-  async ready(host: SandboxHost, options: SandboxOptions): Promise<number> {
+  async ready(host: SandboxHost, options: SandboxOptions, groups: SandboxGroups): Promise<number> {
     await this.channel.send(host.plans.encoded(options.limits, this.#programId), []);
+    groups.prepare();
     const report = await this.#waitSetup(options.signal);
     if (report === null) throw await this.#diedEarly();
     this.#freeArena();
@@ -249,21 +253,14 @@ class Process1 {
   async #reap(): Promise<void> {
     if (this.#isReaping) return;
     this.#isReaping = true;
-    const spinUntilMs = performance.now() + REAP_SPIN_MS;
-    for (let tries = 0; tries < REAP_TRIES_MAX; ) {
+    for (let tries = 0; tries < REAP_TRIES_MAX; tries += 1) {
       const death = this.#native.reap(this.launched.pidfd);
       if (death !== null) {
         closeSync(this.launched.pidfd);
-        await this.channel.ended;
         this.#death.resolve(death);
         return;
       }
-      if (performance.now() < spinUntilMs) {
-        await new Promise<void>((resolve) => setImmediate(resolve));
-      } else {
-        tries += 1;
-        await sleep(REAP_PAUSE_MS);
-      }
+      await childSignal(REAP_PAUSE_MS);
     }
     this.#death.reject(
       new CprgError("internal", `Cannot end the sandbox of process ${this.launched.pid}`, {

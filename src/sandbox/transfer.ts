@@ -16,6 +16,7 @@ import { listenFor, type Reports } from "./reports.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { encodeSignal, encodeTransfer } from "./spawn-plan.ts";
 import { stepError } from "./steps.ts";
+import { nextTurn } from "./turn.ts";
 
 const SIGTERM = 15;
 const ENOENT = 2;
@@ -129,7 +130,7 @@ async function* chunksOf(reader: Pick<ByteReader, "read">): AsyncGenerator<Uint8
     sinceYield += value.length;
     if (sinceYield < YIELD_BYTES) continue;
     sinceYield = 0;
-    await new Promise<void>((resolve) => setImmediate(resolve));
+    await nextTurn();
   }
 }
 

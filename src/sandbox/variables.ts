@@ -2,9 +2,6 @@
 
 import { HOME } from "./root-plan.ts";
 
-/** Names that only the runtime's own languages may set: they turn the executable into a CLI. */
-const RUNTIME_PREFIX = "BUN_";
-
 const BASE: Readonly<Record<string, string>> = {
   PATH: "/usr/local/bin:/usr/bin:/bin",
   HOME,
@@ -18,13 +15,4 @@ export function sandboxVariables(
   own: Readonly<Record<string, string>> = {},
 ): Readonly<Record<string, string>> {
   return { ...BASE, ...own };
-}
-
-/** Without what would change how the executable itself behaves as a runtime. */
-export function withoutRuntimeVariables(
-  variables: Readonly<Record<string, string>>,
-): Readonly<Record<string, string>> {
-  return Object.fromEntries(
-    Object.entries(variables).filter(([name]) => !name.startsWith(RUNTIME_PREFIX)),
-  );
 }

@@ -5,7 +5,7 @@ import { CprgError } from "../../src/core/errors.ts";
 import { parseLimits } from "../../src/core/limits.ts";
 import type { EngineOptions, LocalEngine } from "../../src/sandbox/engine.ts";
 import { requireHost } from "../helpers/host.ts";
-import { type Left, takeSnapshot } from "./snapshot.ts";
+import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, warmUp } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
@@ -19,9 +19,7 @@ host.describe("a set-up that fails", () => {
     await warmUp(dirs);
     before = takeSnapshot(dirs, ID_RANGE);
   });
-  afterEach(() => {
-    expect(takeSnapshot(dirs, ID_RANGE, seen)).toEqual(before);
-  });
+  afterEach(() => expectNothingLeft(before, () => takeSnapshot(dirs, ID_RANGE, seen)));
   afterAll(() => rmSync(dirs.top, { recursive: true, force: true }));
 
   /** The error of opening an engine or, if that works, a sandbox in it. */

@@ -1,5 +1,6 @@
 // What an engine could leave on a host, as one value that is compared before and after.
 
+import { expect } from "bun:test";
 import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -50,6 +51,23 @@ export function takeSnapshot(
   };
 }
 
+/** Longest that the runtime may keep its own duplicate of a descriptor whose stream has ended. */
+const DUPLICATES_TIMEOUT_MS = 5000;
+
+/**
+ * Fails, showing the difference, unless everything is as before. Waits for descriptors only: a
+ * stream of the runtime reads from a duplicate, which it closes in a later turn.
+ */
+export async function expectNothingLeft(before: Left, look: () => Left): Promise<void> {
+  const deadlineMs = performance.now() + DUPLICATES_TIMEOUT_MS;
+  let after = look();
+  while (!Bun.deepEquals(after.descriptors, before.descriptors) && performance.now() < deadlineMs) {
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    after = { ...after, descriptors: look().descriptors };
+  }
+  expect(after).toEqual(before);
+}
+
 /** Pids of all processes, from the host's /proc. */
 export function hostPids(): number[] {
   return readdirSync("/proc")
@@ -60,8 +78,9 @@ export function hostPids(): number[] {
 /** Host pids of processes with an id of the range. */
 export function pidsOfRange(range: IdRange): number[] {
   return hostPids().filter((pid) => {
-    const uid = statusOf(pid)?.uid;
-    return uid !== undefined && uid >= range.base && uid < range.base + range.count;
+    const status = statusOf(pid);
+    if (status === undefined || isForeignZombie(status)) return false;
+    return status.uid >= range.base && status.uid < range.base + range.count;
   });
 }
 
@@ -69,6 +88,12 @@ interface Status {
   readonly name: string;
   readonly uid: number;
   readonly parent: number;
+  readonly isZombie: boolean;
+}
+
+/** What a server that was killed leaves to the host's process 1, which reaps it when it likes. */
+function isForeignZombie({ isZombie, parent }: Status): boolean {
+  return isZombie && parent === 1;
 }
 
 function statusOf(pid: number): Status | undefined {
@@ -78,6 +103,7 @@ function statusOf(pid: number): Status | undefined {
       name: /^Name:\s+(.*)$/m.exec(text)?.[1] ?? "",
       uid: Number(/^Uid:\s+(\d+)/m.exec(text)?.[1]),
       parent: Number(/^PPid:\s+(\d+)/m.exec(text)?.[1]),
+      isZombie: /^State:\s+Z/m.test(text),
     };
   } catch {
     // It has ended.

@@ -1,6 +1,6 @@
 // An engine with directories and ids of its own, and the promise that nothing of it stays behind.
 
-import { afterAll, afterEach, beforeAll, expect, setDefaultTimeout } from "bun:test";
+import { afterAll, afterEach, beforeAll, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import type { Outcome } from "../../src/core/outcome.ts";
 import type { Exec, ExecLease, ExecNotice, ExecSpec } from "../../src/provider/contract.ts";
 import { type EngineOptions, type LocalEngine, openLocalEngine } from "../../src/sandbox/engine.ts";
 import type { IdRange } from "../../src/sandbox/ids.ts";
-import { type Left, takeSnapshot } from "./snapshot.ts";
+import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 
 /** Python is named: the one on the PATH of this machine may be a shim. */
 export const PYTHON = "/usr/bin/python3";
@@ -86,8 +86,9 @@ export function useEngine(options: Partial<EngineOptions> = {}): Bench {
   afterAll(async () => {
     try {
       await engine?.close();
-      const after = takeSnapshot(dirs, ID_RANGE, engine === undefined ? [] : [engine.instance]);
-      expect(after).toEqual(before ?? after);
+      const instances = engine === undefined ? [] : [engine.instance];
+      const look = (): Left => takeSnapshot(dirs, ID_RANGE, instances);
+      await expectNothingLeft(before ?? look(), look);
     } finally {
       rmSync(dirs.top, { recursive: true, force: true });
     }

@@ -89,6 +89,20 @@ describe("invokeThrough()", () => {
     ).toMatchObject({ code: "unavailable", reason: "COMMAND_LOST", message: "gone", hint: "h" });
   });
 
+  test("the end of the sandbox's own time is an error that names the limit", async () => {
+    const limit = { limit: "wall_seconds", value: 3, observed: 3, sampled: false } as const;
+    const ended = fakeLease({
+      outcome: { exitCode: null, signal: "SIGKILL", reason: "wall_limit", limitsHit: [limit] },
+    });
+    expect(
+      await invokeThrough(ended, { executable: "x" }, {}).catch((error: unknown) => error),
+    ).toMatchObject({
+      code: "deadline_exceeded",
+      field: "limits.wall_seconds",
+      message: expect.stringContaining("wall_seconds 3"),
+    });
+  });
+
   test("keeps the tail of each stream, cut at a character", async () => {
     const text = Buffer.from("aü\u{1f600}bc");
     const notices = [...text].map((byte) => output("stdout", Uint8Array.of(byte)));
