@@ -13,7 +13,7 @@ DEPS := node_modules/.installed
 VERSION = $(shell node -p 'require("./package.json").version')
 
 # Debian packages that building ffi/ and the tests use.
-TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git \
+TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git curl \
 	libseccomp-dev python3-numpy perl
 
 # Every file that starts as a Bun Worker is an entry point of its own.

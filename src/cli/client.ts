@@ -66,49 +66,49 @@ export function parseServer(text: string): URL {
  * @throws CprgError as the server's problem says, or with the reason SERVER_UNREACHABLE
  */
 export async function requestJson(access: ServerAccess, request: ApiRequest): Promise<ApiAnswer> {
-  return await withDeadline(access, request, async (response) => {
-    const text = await readBounded(response, ANSWER_BYTES_MAX);
-    if (text === null) throw strangeAnswer(access, response.status);
-    try {
-      return { status: response.status, body: JSON.parse(text) as unknown };
-    } catch (cause) {
-      throw strangeAnswer(access, response.status, cause);
-    }
-  });
+  const response = await send(access, request);
+  const text = await readBounded(bodyOf(access, response), ANSWER_BYTES_MAX);
+  if (text === null) throw strangeAnswer(access, response.status);
+  try {
+    return { status: response.status, body: JSON.parse(text) as unknown };
+  } catch (cause) {
+    throw strangeAnswer(access, response.status, cause);
+  }
 }
 
 /**
  * Sends a request and hands on the body's bytes as they come; the timeout covers all of it.
  *
- * @param take called for each chunk, one after the other
+ * @param take called for each chunk, one after the other; what it throws passes as it is
+ * @throws CprgError as {@link requestJson}
  */
 export async function download(
   access: ServerAccess,
   request: ApiRequest,
   take: (bytes: Uint8Array) => Promise<void>,
 ): Promise<void> {
-  await withDeadline(access, request, async (response) => {
-    for await (const bytes of response.body ?? []) await take(bytes);
-  });
+  const response = await send(access, request);
+  for await (const bytes of bodyOf(access, response)) await take(bytes);
 }
 
-async function withDeadline<T>(
-  access: ServerAccess,
-  request: ApiRequest,
-  read: (response: Response) => Promise<T>,
-): Promise<T> {
+/** The answer to a request, unless it is a problem; the deadline covers its body too. */
+async function send(access: ServerAccess, request: ApiRequest): Promise<Response> {
   const signal = AbortSignal.timeout(request.timeoutMs ?? REQUEST_TIMEOUT_MS);
-  const response = await send(access, request, signal);
-  if (!response.ok) throw await problemError(response);
+  const response = await fetchAnswer(access, request, signal);
+  if (!response.ok) throw await problemError(access, response);
+  return response;
+}
+
+/** The bytes of an answer. Only a failure to read them means that the server is gone. */
+async function* bodyOf(access: ServerAccess, response: Response): AsyncGenerator<Uint8Array> {
   try {
-    return await read(response);
+    yield* response.body ?? [];
   } catch (error) {
-    if (isNetworkError(error)) throw unreachable(access, error);
-    throw error;
+    throw unreachable(access, error);
   }
 }
 
-async function send(access: ServerAccess, request: ApiRequest, signal: AbortSignal) {
+async function fetchAnswer(access: ServerAccess, request: ApiRequest, signal: AbortSignal) {
   avoidProxy(access.url);
   try {
     return await fetch(apiUrl(access, request.path), {
@@ -154,12 +154,6 @@ function avoidProxy(url: URL): void {
   }
 }
 
-function isNetworkError(error: unknown): boolean {
-  return !CprgError.is(error) && error instanceof Error && !(error instanceof SyntaxError)
-    ? error.name === "TimeoutError" || error.name === "AbortError" || "code" in error
-    : false;
-}
-
 /** No server answers: exit code 4. */
 export function unreachable(access: ServerAccess, cause: unknown): CprgError {
   const why = networkProblem(cause);
@@ -187,8 +181,9 @@ function strangeAnswer(access: ServerAccess, status: number, cause?: unknown): C
   );
 }
 
-async function problemError(response: Response): Promise<CprgError> {
-  const text = await readBounded(response, PROBLEM_BYTES_MAX).catch(() => null);
+async function problemError(access: ServerAccess, response: Response): Promise<CprgError> {
+  const body = bodyOf(access, response);
+  const text = await readBounded(body, PROBLEM_BYTES_MAX).catch(() => null);
   const problem = parseProblem(text ?? "");
   const code = toErrorCode(problem["code"], response.status);
   const option = (name: string): Record<string, string> => {
@@ -229,11 +224,14 @@ function toErrorCode(value: unknown, status: number): ErrorCode {
   return codes.find(([, known]) => known === status)?.[0] ?? "unknown";
 }
 
-/** The body as text, or null when it is larger than `bytesMax`. */
-async function readBounded(response: Response, bytesMax: number): Promise<string | null> {
+/** A body as text, or null when it is larger than `bytesMax`. */
+async function readBounded(
+  body: AsyncIterable<Uint8Array>,
+  bytesMax: number,
+): Promise<string | null> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const bytes of response.body ?? []) {
+  for await (const bytes of body) {
     size += bytes.length;
     if (size > bytesMax) return null;
     chunks.push(bytes);

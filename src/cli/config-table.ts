@@ -14,10 +14,10 @@ import {
   parseChoice,
   parseInteger,
   parseKeys,
+  parseLayers,
   parseLogSpec,
   parsePath,
   parseTruth,
-  parseWords,
   type RawSetting,
 } from "./settings-parse.ts";
 
@@ -36,6 +36,8 @@ export interface Setting<T> {
   /** What help shows for the value. */
   readonly value: string;
   readonly doc: string;
+  /** Of a switch: what its flag does, which turns it off. */
+  readonly offDoc?: string;
   /** Never shown, and no flag, because command lines are public on the host. */
   readonly isSecret?: boolean;
   /** A second variable that is read where the first is not set. */
@@ -98,6 +100,7 @@ export const SETTINGS = {
     kind: "switch",
     value: "BOOL",
     doc: "Run, after a restart, the jobs that were queued before it; else they end as interrupted",
+    offDoc: "After a restart, end the jobs that were queued before it as interrupted",
     fallback: () => true,
     parse: parseTruth,
   }),
@@ -128,9 +131,9 @@ export const SETTINGS = {
   allowMissing: setting({
     kind: "list",
     value: "LAYER,…",
-    doc: "Layers that may be missing on this host; never in production",
+    doc: "Layers that may be missing on this host: cgroup; never in production",
     fallback: () => [],
-    parse: parseWords,
+    parse: parseLayers,
   }),
   binds: setting({
     kind: "list",

@@ -57,9 +57,9 @@ export function settingFlags(names: readonly SettingName[] = SETTING_NAMES): Fla
 }
 
 function settingFlag(name: SettingName): FlagSpec {
-  const { kind, value, doc }: Setting<unknown> = SETTINGS[name];
+  const { kind, value, doc, offDoc = doc }: Setting<unknown> = SETTINGS[name];
   const shared = { env: envName(name), isSetting: true };
-  if (kind === "switch") return { kind: "switch", ...shared, doc: `Do not: ${doc}` };
+  if (kind === "switch") return { kind: "switch", ...shared, doc: offDoc };
   const isList = kind === "list" || kind === "limits";
   return { kind: isList ? "list" : "text", value, ...shared, doc };
 }

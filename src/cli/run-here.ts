@@ -9,6 +9,7 @@ import { resultStream } from "../jobs/result-stream.ts";
 import { jobSpec } from "../jobs/spec.ts";
 import { StopSwitch } from "../jobs/stop-switch.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
+import { LANGUAGE_NAMES } from "../sandbox/languages.ts";
 import type { Store } from "../store/contract.ts";
 import { memoryStore } from "../store/memory-store.ts";
 import { openSigningKey } from "../store/signing-key.ts";
@@ -19,6 +20,7 @@ import { EXIT } from "./exit-code.ts";
 import { type JsonLog, jsonLog } from "./log-json.ts";
 import { reportError } from "./report-error.ts";
 import { collectArtifacts } from "./run-artifacts.ts";
+import { languageRefusal } from "./run-language.ts";
 import { runLocally } from "./run-local.ts";
 import { RunOutput } from "./run-output.ts";
 import { type ReportedEnd, reportClamped, reportEnd, runExitCode } from "./run-report.ts";
@@ -99,7 +101,7 @@ async function startEngine(spec: JobSpec, wishes: EngineWishes): Promise<LocalEn
   let engine: LocalEngine | null = null;
   try {
     engine = await openEngine(wishes.config, wishes.log);
-    const language = await engine.languages.resolve(spec.language);
+    const language = await resolveLanguage(engine, spec.language);
     checkCodeFile(spec.files, language.fileName);
     if (engine.mode === "off") await warnOff(wishes.terminal);
     return engine;
@@ -111,6 +113,14 @@ async function startEngine(spec: JobSpec, wishes: EngineWishes): Promise<LocalEn
     if (!CprgError.is(error) || (isUsage && !isMissing)) throw error;
     await reportError(error, "cprg run", wishes.terminal);
     return null;
+  }
+}
+
+async function resolveLanguage(engine: LocalEngine, name: string) {
+  try {
+    return await engine.languages.resolve(name);
+  } catch (error) {
+    throw languageRefusal(error, name, `One of ${LANGUAGE_NAMES.join(", ")}`);
   }
 }
 

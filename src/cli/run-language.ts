@@ -1,6 +1,7 @@
 /** The language of a program that `cprg run` is given, where `--lang` does not say. */
 
 import { extname } from "node:path";
+import { CprgError } from "../core/errors.ts";
 import { usageError } from "./flags.ts";
 
 const BY_EXTENSION: Readonly<Record<string, string>> = {
@@ -42,6 +43,18 @@ export function detectLanguage(program: {
     `Cannot tell the language of "${path}": neither its name nor a #! line says`,
     '--lang python; "cprg languages" lists them',
   );
+}
+
+/**
+ * A refusal of the language in words of the command line, where any other program runs as `argv` of
+ * no flag; every other error as it is.
+ *
+ * @param hint where to find the names that are known
+ */
+export function languageRefusal(error: unknown, language: string, hint: string): unknown {
+  const isRefusal =
+    CprgError.is(error) && error.code === "invalid_argument" && error.field === "language";
+  return isRefusal ? usageError(`Cannot use language "${language}": unknown`, hint) : error;
 }
 
 function extension(path: string): string | null {

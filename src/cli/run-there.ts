@@ -8,6 +8,7 @@ import { engineFlagValues } from "./engine-flags.ts";
 import { EXIT, exitCodeOfSignal } from "./exit-code.ts";
 import { usageError } from "./flags.ts";
 import { jsonText } from "./output.ts";
+import { languageRefusal } from "./run-language.ts";
 import { RunOutput } from "./run-output.ts";
 import { cancelRemote, followRemote, submitRemote } from "./run-remote.ts";
 import { reportClamped, reportEnd, runExitCode } from "./run-report.ts";
@@ -34,7 +35,9 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
   const { flags, terminal, server } = wishes;
   refuseLocalFlags(flags);
   const access = await serverAccess({ ...flags, server }, terminal);
-  const job = await submitRemote(access, request);
+  const job = await submitRemote(access, request).catch((error: unknown) => {
+    throw languageRefusal(error, request.language, '"cprg languages" lists those of the server');
+  });
   await reportClamped(request.limits, job.limits, terminal);
 
   const leave = new AbortController();

@@ -58,12 +58,11 @@ async function isSpecial(path: string): Promise<boolean> {
 }
 
 function unwritable(path: string, cause: unknown): CprgError {
-  const { code } = cause as NodeJS.ErrnoException;
+  const { code, syscall } = cause as NodeJS.ErrnoException;
   return new CprgError(
-    "failed_precondition",
+    // As in os-error.ts: a path that cannot be opened is a mistake, a full disk is none.
+    syscall === "write" ? "unknown" : "failed_precondition",
     `Cannot write "${path}": ${code ?? "unknown error"}`,
-    {
-      cause,
-    },
+    { cause },
   );
 }

@@ -18,22 +18,27 @@ export interface ServerKeys {
 }
 
 /**
- * Refuses settings under which anybody could run programs here.
+ * Refuses settings under which anybody could run programs here, or programs of others could do what
+ * this user can: no key or no sandbox, in production or where others can reach the server.
  *
  * @throws CprgError `failed_precondition`
  */
 export function checkExposure({ settings, keys }: LoadedConfig): void {
-  if (settings.apiKeys.length + settings.adminKeys.length + keys.length > 0) return;
-  const hint = "Set CPRG_API_KEYS, for example to $(openssl rand -hex 16)";
-  if (settings.env === "production") {
-    throw configError("Cannot start in production: no key is set", hint);
-  }
-  if (!isLoopback(settings.addr)) {
+  const isProduction = settings.env === "production";
+  if (!isProduction && isLoopback(settings.addr)) return;
+  const refuse = (state: string, hint: string) => {
     const address = formatAddress(settings.addr);
-    throw configError(
-      `Cannot listen on "${address}": no key is set, and others can reach it`,
-      hint,
-    );
+    const message = isProduction
+      ? `Cannot start in production: ${state}`
+      : `Cannot listen on "${address}": ${state}, and others can reach it`;
+    return configError(message, hint);
+  };
+  if (settings.apiKeys.length + settings.adminKeys.length + keys.length === 0) {
+    throw refuse("no key is set", "Set CPRG_API_KEYS, for example to $(openssl rand -hex 16)");
+  }
+  if (settings.sandbox === "off") {
+    const way = isProduction ? "" : ", or listen on a loopback address such as 127.0.0.1:7300";
+    throw refuse("the sandbox is off", `Remove CPRG_SANDBOX=off or --sandbox off${way}`);
   }
 }
 

@@ -3,6 +3,7 @@
 import { isAbsolute, resolve } from "node:path";
 import {
   CEILING_LIMITS,
+  ceilingMost,
   LIMIT_NAMES,
   LIMIT_RULES,
   type LimitName,
@@ -92,6 +93,17 @@ export function parseWords(raw: RawSetting): readonly string[] {
   return typeof raw === "string" ? splitList(raw) : raw.flatMap((part) => splitList(part));
 }
 
+/** Layers without which programs can be told to run all the same. */
+const GIVEN_UP_LAYERS: readonly string[] = ["cgroup"];
+
+/** Layers that may be missing; another name would give up nothing, and say nothing of it. */
+export function parseLayers(raw: RawSetting, where: string): readonly string[] {
+  const layers = parseWords(raw);
+  const unknown = layers.find((layer) => !GIVEN_UP_LAYERS.includes(layer));
+  if (unknown === undefined) return layers;
+  throw refusal(where, unknown, `only ${GIVEN_UP_LAYERS.join(", ")} may be missing`);
+}
+
 /** `/host/path` or `/host/path:/path/inside`. */
 export function parseBinds(raw: RawSetting, where: string): readonly Bind[] {
   return parseWords(raw).map((word) => {
@@ -117,6 +129,10 @@ export function parseCeilings(raw: RawSetting, where: string): Limits {
 function parseCeiling(name: LimitName, text: string, where: string): number {
   const value = text.trim() === "" ? Number.NaN : Number(text);
   const { fraction } = LIMIT_RULES[name];
+  const most = ceilingMost(name);
+  if (value > most && Number.isFinite(value)) {
+    throw refusal(where, `${name}=${text}`, `expected at most ${most}, the longest timer there is`);
+  }
   const isUsable = Number.isFinite(value) && value >= (fraction ? SMALLEST_FRACTION : 1);
   if (isUsable && (fraction || Number.isSafeInteger(value))) return value;
   throw refusal(where, `${name}=${text}`, "expected a number above 0");

@@ -90,10 +90,36 @@ function writeSome(fd: number, bytes: Uint8Array): Promise<number> {
   });
 }
 
+/** Of open(2), as /proc/self/fdinfo prints flags. */
+const O_CLOEXEC = 0o2000000;
+
+/**
+ * Whether a standard descriptor was closed when this process started (`>&-`). The runtime opens
+ * /dev/null in its place, close-on-exec, which no descriptor is that came through an exec.
+ */
+export function wasClosed(fd: 0 | 1 | 2): boolean {
+  try {
+    const flags = /^flags:\s+([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, "utf8"))?.[1];
+    return (Number.parseInt(flags ?? "0", 8) & O_CLOEXEC) !== 0;
+  } catch {
+    // No Linux: nothing can be said, so the descriptor counts as open.
+    return false;
+  }
+}
+
+/** A sink that nobody has ever read. */
+export function closedSink(): ByteSink {
+  return {
+    isTerminal: false,
+    write: async () => await Promise.reject(new ClosedOutput()),
+    drain: async () => undefined,
+  };
+}
+
 /** The surroundings of this process. */
 export function processTerminal(): Terminal {
   return {
-    stdout: descriptorSink(1),
+    stdout: wasClosed(1) ? closedSink() : descriptorSink(1),
     stderr: descriptorSink(2),
     log: descriptorSink(2),
     isStdinTerminal: isatty(0),

@@ -57,6 +57,17 @@ export const LIMIT_NAMES = Object.keys(LIMIT_RULES) as readonly LimitName[];
 /** The smallest fraction that is accepted; below it a limit would mean "at once". */
 export const SMALLEST_FRACTION = 0.01;
 
+/**
+ * Longest time that any ceiling may allow, in seconds: a timer of the runtime holds 2^31 - 1 ms, and
+ * a longer one fires at once.
+ */
+export const SECONDS_MAX = 2_147_483;
+
+/** The most that a ceiling may be set to; infinite where nothing bounds it. */
+export function ceilingMost(name: LimitName): number {
+  return name === "wall_seconds" || name === "cpu_seconds" ? SECONDS_MAX : Number.POSITIVE_INFINITY;
+}
+
 /** Defaults as a value. */
 export const DEFAULT_LIMITS: Limits = Object.freeze(
   Object.fromEntries(LIMIT_NAMES.map((name) => [name, LIMIT_RULES[name].default])),
@@ -69,7 +80,7 @@ export const CEILING_LIMITS: Limits = Object.freeze(
 
 /**
  * Effective limits of a request: missing ones take their default, ones above the ceiling are
- * clamped to it.
+ * clamped to it. No ceiling counts for more than {@link ceilingMost}.
  *
  * @param asked what the client sent as `limits`
  * @param ceilings of the server and key
@@ -91,8 +102,9 @@ export function parseLimits(asked: unknown, ceilings: Limits = CEILING_LIMITS): 
   const effective = {} as Record<LimitName, number>;
   for (const name of LIMIT_NAMES) {
     const value = given[name];
-    const fallback = Math.min(LIMIT_RULES[name].default, ceilings[name]);
-    effective[name] = value === undefined ? fallback : clampLimit(name, value, ceilings[name]);
+    const ceiling = Math.min(ceilings[name], ceilingMost(name));
+    const fallback = Math.min(LIMIT_RULES[name].default, ceiling);
+    effective[name] = value === undefined ? fallback : clampLimit(name, value, ceiling);
   }
   fitDisk(effective, given);
   return Object.freeze(effective);

@@ -27,6 +27,8 @@ export interface StreamSocket {
 /** What a stream sends and by which rules. */
 export interface JobStreamOptions {
   subscribe(signal: AbortSignal): AsyncIterable<readonly { readonly line: string }[]>;
+  /** Whether the job has ended, so that the stream ends by itself. */
+  hasEnded(): Promise<boolean>;
   /** Called once, when the stream failed. */
   onFailure(error: unknown): void;
   /** Called once, when the socket is closed. */
@@ -39,6 +41,7 @@ export interface JobStreamOptions {
 export class JobStream {
   readonly #options: JobStreamOptions;
   readonly #closed = new AbortController();
+  readonly #gone = Promise.withResolvers<void>();
   #drained: (() => void) | null = null;
 
   constructor(options: JobStreamOptions) {
@@ -66,6 +69,17 @@ export class JobStream {
     this.#closed.abort();
     this.#drained?.();
     this.#options.onClosed();
+    this.#gone.resolve();
+  }
+
+  /**
+   * Ends the stream of a job that goes on; one of a job that has ended sends the rest first.
+   * Resolves when it is closed.
+   */
+  async runOut(): Promise<void> {
+    const hasEnded = await this.#options.hasEnded().catch(() => false);
+    if (!hasEnded) this.closed();
+    await this.#gone.promise;
   }
 
   async #pump(socket: StreamSocket): Promise<void> {

@@ -19,8 +19,10 @@ const STREAM_MESSAGE_BYTES_MAX = 4 * 1024;
 const STREAM_BACKPRESSURE_BYTES_MAX = 8 * 1024 * 1024;
 /** Seconds after which a WebSocket whose peer answers no ping is closed. */
 const STREAM_IDLE_SECONDS = 120;
-/** How long requests may take to end when the server stops. */
+/** How long requests may take to end, and streams to send the rest, when the server stops. */
 export const STOP_TIMEOUT_MS = 5000;
+/** How long streams that were too slow may take to say that they end. */
+const CLOSE_TIMEOUT_MS = 1000;
 
 /** What a server works with. */
 export interface ServerOptions extends AppOptions {
@@ -107,12 +109,24 @@ function listenerOf(server: StreamServer): Listener {
 }
 
 async function stopServer(server: StreamServer, streams: ReadonlySet<JobStream>): Promise<void> {
-  for (const stream of streams) stream.closed();
-  const { promise: isLate, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, STOP_TIMEOUT_MS);
-  await Promise.race([server.stop(), isLate]);
-  clearTimeout(timer);
+  const stopped = server.stop();
+  const rest = [...streams].map(async (stream) => await stream.runOut());
+  if (!(await within(STOP_TIMEOUT_MS, Promise.all([stopped, ...rest])))) {
+    for (const stream of streams) stream.closed();
+    await within(CLOSE_TIMEOUT_MS, stopped);
+  }
   await server.stop(true);
+}
+
+/** Whether something came to its end within a time. */
+async function within(timeoutMs: number, work: Promise<unknown>): Promise<boolean> {
+  const { promise: isLate, resolve } = Promise.withResolvers<false>();
+  const timer = setTimeout(() => resolve(false), timeoutMs);
+  try {
+    return await Promise.race([work.then(() => true), isLate]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 function cannotListen(address: string, cause: unknown): CprgError {

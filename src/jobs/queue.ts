@@ -60,6 +60,7 @@ export class JobQueue {
   readonly #options: QueueOptions;
   readonly #slots = new Map<string, Slot>();
   readonly #ends = new Set<Promise<void>>();
+  readonly #stopping = new AbortController();
   #isOpen = false;
   #isFilling = false;
   #isWoken = false;
@@ -101,6 +102,7 @@ export class JobQueue {
   /** Takes no more jobs, stops the running ones, and resolves when their ends are stored. */
   async close(graceMs: number): Promise<void> {
     this.#isOpen = false;
+    this.#stopping.abort();
     if (this.#pause !== null) clearTimeout(this.#pause);
     for (const { stop } of this.#slots.values()) stop.stop({ reason: "shutdown", graceMs });
     while (this.#ends.size > 0) await Promise.all(this.#ends);
@@ -236,7 +238,13 @@ export class JobQueue {
     const { jobs, clock, log, finishRetryMs } = this.#options;
     const retry = finishRetryMs === undefined ? {} : { retryMs: finishRetryMs };
     try {
-      const job = await finishJob(end, { jobs, clock, log, ...retry });
+      const job = await finishJob(end, {
+        jobs,
+        clock,
+        log,
+        stopping: this.#stopping.signal,
+        ...retry,
+      });
       if (job !== null) return this.#options.onTerminal(job);
       log.warn("job end refused: it had ended or has another owner", { job_id: end.id });
     } catch (error) {

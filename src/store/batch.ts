@@ -6,22 +6,26 @@
 import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
 import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protocol.ts";
+import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
-import { fromSqlite, toWire } from "./wire-error.ts";
+import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
 const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish"]);
 
 /** Runs batches on an open database. */
 export class BatchRunner {
   readonly #db: Database;
+  readonly #reserve: Pick<SpaceReserve, "hold" | "release"> | null;
   readonly #events: SqliteEvents;
   readonly #handlers: StoreHandlers;
   #commits = 0;
   #requests = 0;
 
-  constructor(db: Database) {
+  /** @param reserve space that only ends of jobs may use, when there is no other left */
+  constructor(db: Database, reserve: Pick<SpaceReserve, "hold" | "release"> | null = null) {
     this.#db = db;
+    this.#reserve = reserve;
     this.#events = new SqliteEvents(db);
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
@@ -46,10 +50,35 @@ export class BatchRunner {
   /** Results in the order of requests. What they say is on disk when this returns. */
   run(requests: readonly StoreRequest[]): StoreResult[] {
     const results = requests.some(({ op }) => WRITES.has(op))
-      ? this.#runWrites(requests)
+      ? this.#runBounded(requests)
       : requests.map((request) => this.#attempt(request));
     this.#requests += requests.length;
     return results;
+  }
+
+  /** While the reserve is in use, nothing but ends is written. */
+  #runBounded(requests: readonly StoreRequest[]): StoreResult[] {
+    if (this.#reserve?.hold() ?? true) return this.#runEndsAgain(requests);
+    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && op !== "finish";
+    const results = this.#runWrites(requests.filter((request) => !isRefused(request))).values();
+    return requests.map((request) => {
+      if (isRefused(request)) return { error: toWire(diskFull()) };
+      return results.next().value ?? { error: toWire(diskFull()) };
+    });
+  }
+
+  /** Ends that found no space get that of the reserve. */
+  #runEndsAgain(requests: readonly StoreRequest[]): StoreResult[] {
+    const results = this.#runWrites(requests);
+    const isStuck = ({ op }: StoreRequest, index: number) =>
+      op === "finish" && isDiskFull(results[index]);
+    if (!requests.some(isStuck) || this.#reserve?.release() !== true) return results;
+    const again = this.#runWrites(requests.filter(isStuck)).values();
+    return results.map((result, index) => {
+      const request = requests[index];
+      const isAgain = request !== undefined && isStuck(request, index);
+      return isAgain ? (again.next().value ?? result) : result;
+    });
   }
 
   /**
@@ -111,4 +140,8 @@ export class BatchRunner {
     const handle = this.#handlers[request.op] as (input: StoreRequest["input"]) => unknown;
     return handle(request.input);
   }
+}
+
+function isDiskFull(result: StoreResult | undefined): boolean {
+  return result !== undefined && "error" in result && result.error.options.reason === "DISK_FULL";
 }

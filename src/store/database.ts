@@ -4,6 +4,7 @@ import { Database } from "bun:sqlite";
 import { chmodSync, closeSync, fsyncSync, mkdirSync, openSync, realpathSync } from "node:fs";
 import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import { checkFile } from "./file-check.ts";
 import { migrate } from "./migrations.ts";
 import { fromSqlite } from "./wire-error.ts";
 
@@ -17,6 +18,8 @@ const WAL_BYTES_KEPT = 64 * 1024 * 1024;
 /** The open file and the lock that keeps it ours. */
 export interface OpenDatabase {
   readonly db: Database;
+  /** Its path without links. */
+  readonly path: string;
   close(): void;
 }
 
@@ -26,23 +29,25 @@ export interface OpenDatabase {
  * @throws CprgError `failed_precondition` when another server has it, or it is newer or foreign
  */
 export function openDatabase(path: string): OpenDatabase {
-  createPrivate(path);
   // Two names of one file must meet at one lock.
-  const real = realpathSync(path);
+  const real = privateFile(path);
   const lock = takeLock(`${real}-lock`);
   let db: Database | undefined;
   try {
     db = new Database(real, { strict: true });
+    // -wal and -shm get the mode of the file.
+    chmodSync(real, 0o600);
     setPragmas(db);
     migrate(db);
   } catch (error) {
     db?.close();
     lock.close();
-    throw fromSqlite(error);
+    throw fromSqlite(error, real);
   }
   const opened = db;
   return {
     db: opened,
+    path: real,
     close: () => {
       opened.close(true);
       lock.close(true);
@@ -51,15 +56,21 @@ export function openDatabase(path: string): OpenDatabase {
 }
 
 /**
- * SQLite creates files 0644, and gives -wal and -shm the mode of the main file. A file that exists
- * is never opened here: closing any descriptor of it would drop this process's POSIX locks on it
- * (sqlite.org/howtocorrupt.html section 2.2).
+ * Makes a file that does not exist, because SQLite would make it 0644; one that exists is only
+ * looked at.
+ *
+ * @returns its path without links
+ * @throws CprgError when it is not ours; nothing has changed then
  */
-function createPrivate(path: string): void {
+function privateFile(path: string): string {
   try {
     mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-    if (!createNew(path)) chmodSync(path, 0o600);
+    const isNew = createNew(path);
+    const real = realpathSync(path);
+    if (!isNew) checkFile(real);
+    return real;
   } catch (error) {
+    if (CprgError.is(error)) throw error;
     throw cannotOpen(path, error);
   }
 }
@@ -95,8 +106,7 @@ function cannotOpen(path: string, cause: unknown): CprgError {
  * because the kernel drops the lock with it. An exclusive main file would shut out readers.
  */
 function takeLock(path: string): Database {
-  createPrivate(path);
-  const lock = new Database(path, { strict: true });
+  const lock = new Database(privateFile(path), { strict: true });
   try {
     lock.run("PRAGMA locking_mode = EXCLUSIVE");
     lock.run("BEGIN EXCLUSIVE");
@@ -104,7 +114,7 @@ function takeLock(path: string): Database {
     return lock;
   } catch (error) {
     lock.close();
-    const known = fromSqlite(error);
+    const known = fromSqlite(error, path);
     throw known.reason === "STORE_BUSY" ? locked(path, error) : known;
   }
 }

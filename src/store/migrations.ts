@@ -88,8 +88,8 @@ export const APPLICATION_ID = 0x63707267;
  */
 export function migrate(db: Database, steps: readonly string[] = MIGRATIONS): void {
   db.transaction(() => {
+    checkOrigin(db, steps.length);
     const version = pragma(db, "user_version");
-    checkOrigin(db, version, steps.length);
     if (version === steps.length) return;
     for (const step of steps.slice(version)) db.run(step);
     db.run(`PRAGMA user_version = ${steps.length}`);
@@ -97,9 +97,18 @@ export function migrate(db: Database, steps: readonly string[] = MIGRATIONS): vo
   }).immediate();
 }
 
-function checkOrigin(db: Database, version: number, known: number): void {
-  const isNew = version === 0 && db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
-  if (!isNew && pragma(db, "application_id") !== APPLICATION_ID) {
+/**
+ * @param known how many steps this version has
+ * @throws CprgError `failed_precondition` for a file of a newer version or of another program
+ */
+export function checkOrigin(db: Database, known: number = MIGRATIONS.length): void {
+  const version = pragma(db, "user_version");
+  const application = pragma(db, "application_id");
+  const isNew =
+    version === 0 &&
+    application === 0 &&
+    db.query("SELECT 1 FROM sqlite_schema LIMIT 1").get() === null;
+  if (!isNew && application !== APPLICATION_ID) {
     throw new CprgError("failed_precondition", "Cannot open the store: another program made it", {
       op: "open store",
       reason: "STORE_FOREIGN",

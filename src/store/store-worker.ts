@@ -3,6 +3,7 @@
 import { BatchRunner } from "./batch.ts";
 import { type OpenDatabase, openDatabase } from "./database.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
+import { SpaceReserve } from "./space-reserve.ts";
 import { toWire } from "./wire-error.ts";
 
 declare const self: Worker;
@@ -30,7 +31,9 @@ function answer(message: ToWorker): FromWorker {
 function open(path: string): FromWorker {
   try {
     database = openDatabase(path);
-    runner = new BatchRunner(database.db);
+    const reserve = new SpaceReserve(`${database.path}-reserve`);
+    reserve.hold();
+    runner = new BatchRunner(database.db, reserve);
     return { type: "opened" };
   } catch (error) {
     return { type: "refused", error: toWire(error) };

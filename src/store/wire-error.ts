@@ -31,41 +31,49 @@ export function fromWire(wire: WireError): CprgError {
 /**
  * SQLite's result codes (sqlite.org/rescode.html) as errors of ours. The -shm file grows by
  * ftruncate, whose failure on a full disk is IOERR_SHMSIZE rather than FULL.
+ *
+ * @param path of the file, where one is being opened: a message for the operator names it
  */
-export function fromSqlite(error: unknown): CprgError {
+export function fromSqlite(error: unknown, path?: string): CprgError {
   const code = sqliteCode(error);
   if (code === null) return CprgError.from(error, "use store");
+  const store = path === undefined ? "the store" : `the store "${path}"`;
   if (code === "SQLITE_FULL" || code === "SQLITE_IOERR_SHMSIZE") {
-    return new CprgError("resource_exhausted", "Cannot write to the store: the disk is full", {
-      reason: "DISK_FULL",
-      hint: "Free space where the data directory is",
-      cause: error,
-    });
+    return diskFull(store, error);
   }
   if (code.startsWith("SQLITE_BUSY") || code.startsWith("SQLITE_LOCKED")) {
-    return new CprgError("unavailable", "Cannot use the store: another process holds its file", {
+    return new CprgError("unavailable", `Cannot use ${store}: another process holds its file`, {
       reason: "STORE_BUSY",
       cause: error,
     });
   }
   if (code.startsWith("SQLITE_CANTOPEN") || code.startsWith("SQLITE_READONLY")) {
-    return new CprgError("failed_precondition", "Cannot use the store: no way to write its file", {
+    return new CprgError("failed_precondition", `Cannot use ${store}: no way to write its file`, {
       reason: "STORE_UNWRITABLE",
       hint: "The data directory and its files must be writable for this user",
       cause: error,
     });
   }
   if (code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT")) {
-    return new CprgError("data_loss", "Cannot use the store: its file is damaged or no database", {
+    return new CprgError("data_loss", `Cannot use ${store}: its file is damaged or no database`, {
       reason: "STORE_DAMAGED",
       hint: "Restore the file from a backup, or move it away to start anew",
       cause: error,
     });
   }
   const message = error instanceof Error ? error.message : code;
-  return new CprgError("internal", `Cannot use the store: ${message}`, {
+  return new CprgError("internal", `Cannot use ${store}: ${message}`, {
     reason: code,
     cause: error,
+  });
+}
+
+/** What a write meets on a full disk. */
+export function diskFull(store = "the store", cause?: unknown): CprgError {
+  return new CprgError("resource_exhausted", `Cannot write to ${store}: the disk is full`, {
+    reason: "DISK_FULL",
+    hint: "Free space where the data directory is",
+    ...(cause === undefined ? {} : { cause }),
   });
 }
 

@@ -120,6 +120,25 @@ test("replay shows every event, and exports a log that verify checks", async () 
   expect((await client(["verify", path])).code).toBe(1);
 });
 
+test("a file that takes no more is named, and the server is not blamed", async () => {
+  const saved = await client(["run", "--save", "/dev/full", "-c", "print(1)"]);
+  expect(saved).toMatchObject({ code: 1, out: "1\n" });
+  const id = await server.submit({ language: "python", code: "print(1)" });
+  await server.request(`/v1/jobs/${id}/result`);
+  const exported = await client(["replay", id, "--export", "/dev/full"]);
+  expect(exported).toMatchObject({ code: 1, out: "" });
+  for (const { err } of [saved, exported]) {
+    expect(err).toContain('Cannot write "/dev/full": ENOSPC');
+  }
+});
+
+test("run --server with an unknown language says where to find the known ones", async () => {
+  const ended = await client(["run", "--lang", "ruby", "-c", "1"]);
+  expect(ended).toMatchObject({ code: 2, out: "" });
+  expect(ended.err).toContain('Cannot use language "ruby": unknown\n');
+  expect(ended.err).toContain('hint: "cprg languages" lists those of the server');
+});
+
 test("languages lists what the host has", async () => {
   expect((await client(["languages"])).out).toMatch(/^python +3\.\d+/m);
 });

@@ -45,6 +45,8 @@ describe("wrong use ends with 2, on standard error", () => {
     [["run", "-c", "1", "--limit", "nope=1"], 'Cannot use limit "nope"'],
     [["run", "-c", "1", "--limit", "pids=0"], "limits.pids"],
     [["run", "-c", "1", "extra"], "both a script and --code"],
+    [["run", "-c", "1", "--allow-missing", "bogus"], 'Cannot use --allow-missing "bogus"'],
+    [["serve", "--check", "--ceilings", "wall_seconds=3000000"], "at most 2147483"],
     [["serve", "--addr", "nope"], 'Cannot use --addr "nope"'],
     [["jobs", "--server", "nope"], 'Cannot use server "nope"'],
     [["logs", "nope"], 'Cannot use job "nope"'],

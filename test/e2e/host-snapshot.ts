@@ -2,7 +2,7 @@
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
-import { HOST_ID_DIRECTORY, listIds } from "../../src/sandbox/ids.ts";
+import { HOST_ID_DIRECTORY } from "../../src/sandbox/ids.ts";
 import type { Home } from "./cprg.ts";
 import { cgroupDirectories, readText, sandboxProcesses } from "./sandbox-processes.ts";
 
@@ -13,7 +13,7 @@ export interface HostSnapshot {
   /** Mounts that the server sees. */
   readonly mounts: readonly string[];
   readonly cgroups: readonly string[];
-  /** Host ids that are taken. */
+  /** Host ids that the server holds, by the files that it keeps open for them. */
   readonly ids: readonly string[];
   /** Descriptors of the server by what they are, how often each. */
   readonly descriptors: Readonly<Record<string, number>>;
@@ -39,9 +39,9 @@ export function hostSnapshot({ home, pid, instance }: SnapshotOf): HostSnapshot 
     ),
     mounts: mountsOf(pid),
     cgroups: cgroupDirectories(home, instance),
-    ids: listIds(HOST_ID_DIRECTORY)
-      .filter(({ owner }) => owner.startsWith(`${runDir}/`))
-      .map(({ name }) => name),
+    ids: readdirSync(`/proc/${pid}/fd`)
+      .map((fd) => targetOf(`/proc/${pid}/fd/${fd}`) ?? "")
+      .filter((target) => target.startsWith(`${HOST_ID_DIRECTORY}/`)),
     descriptors: descriptorsOf(pid),
     files: [...listAll(runDir), ...listAll(join(home.path, "tmp"))],
     ipc: ["shm", "sem", "msg"].flatMap((kind) => readText(`/proc/sysvipc/${kind}`).split("\n")),

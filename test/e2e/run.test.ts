@@ -52,7 +52,9 @@ test("run ends with 125 when the program cannot be started, with 2 for an unknow
   using home = makeHome();
   const unknown = await call(["run", "--lang", "cobol", "-c", "1"], home);
   expect(unknown).toMatchObject({ code: 2, out: "" });
-  expect(unknown.err).toContain('Unknown language "cobol"');
+  expect(unknown.err).toContain('Cannot use language "cobol": unknown\n');
+  expect(unknown.err).toContain("hint: One of python, ");
+  expect(unknown.err).not.toContain("argv");
   const env = { ...home.env, CPRG_PYTHON: "/nonexistent/python3" };
   const noInterpreter = await call(["run", "-c", "print(1)"], { env });
   expect(noInterpreter).toMatchObject({ code: 125, out: "" });
@@ -143,6 +145,19 @@ test("a closed standard output ends the run with 141", async () => {
   await reader.cancel();
   expect(await child.exited).toBe(141);
   expect(pidsWith(mark)).toEqual([]);
+});
+
+test("a standard output that was closed from the start ends like one that is closed later", async () => {
+  using home = makeHome();
+  const mark = marker();
+  const shell = ["/bin/bash", "-c", 'exec "$0" "$@" >&-'];
+  const program = "while True: print('x' * 1000, flush=True)";
+  const endless = await call(["run", "-c", program, "--", mark], { ...home, shell });
+  expect(endless).toEqual({ code: 141, out: "", err: "" });
+  expect(pidsWith(mark)).toEqual([]);
+  expect(await call(["version"], { ...home, shell })).toEqual({ code: 141, out: "", err: "" });
+  // Nothing is lost where nothing is written.
+  expect(await call(["run", "-c", "pass"], { ...home, shell })).toMatchObject({ code: 0 });
 });
 
 test("run --json prints the result and no output beside it", async () => {

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
-import { call, makeHome } from "./cprg.ts";
+import { call, makeHome, readText, start } from "./cprg.ts";
 import { listeningAddresses, pidsWith } from "./host-processes.ts";
 import { serve } from "./server.ts";
 
@@ -45,7 +45,7 @@ test("the first start makes a key, prints it once, and listens on loopback alone
   expect(readFileSync(path, "utf8")).toBe(before);
 });
 
-test("SIGTERM ends running jobs as shut down, and nothing of them is left", async () => {
+test("SIGTERM ends running jobs as shut down, tells readers, and nothing is left", async () => {
   using home = makeHome();
   const mark = `e2e-${crypto.randomUUID()}`;
   let id = "";
@@ -54,7 +54,17 @@ test("SIGTERM ends running jobs as shut down, and nothing of them is left", asyn
     id = await server.submit({ language: "python", code: sleeper, args: [mark] });
     await readOutput(server, id);
     expect(pidsWith(mark).length).toBeGreaterThan(0);
+    const url = `${server.url}/v1/jobs/${id}/stream`.replace(/^http/, "ws");
+    const socket = new WebSocket(url, { headers: { Authorization: `Bearer ${server.key}` } });
+    let last = "";
+    socket.addEventListener("message", ({ data }) => (last = String(data)));
+    await new Promise((resolve) => socket.addEventListener("message", resolve, { once: true }));
+    const closed = new Promise<number>((resolve) => {
+      socket.addEventListener("close", ({ code }) => resolve(code));
+    });
     expect(await server.stop()).toBe(0);
+    expect(await closed).toBe(1000);
+    expect(JSON.parse(last)).toMatchObject({ kind: "finished", data: { reason: "shutdown" } });
     expect(pidsWith(mark)).toEqual([]);
   }
   await using again = await serve(home);
@@ -62,6 +72,17 @@ test("SIGTERM ends running jobs as shut down, and nothing of them is left", asyn
     status: "error",
     reason: "shutdown",
   });
+});
+
+test("run --server learns how its program ended when its server is stopped", async () => {
+  using home = makeHome();
+  await using server = await serve(home);
+  const env = { ...home.env, CPRG_SERVER: server.url };
+  const child = start(["run", "-c", sleeper], { env });
+  await readText(child.stdout).until(/ready/);
+  expect(await server.stop()).toBe(0);
+  expect(await child.exited).toBe(1);
+  expect(await child.stderr.text()).toContain("shutdown");
 });
 
 test("a second SIGTERM does not wait for a job that ignores the first", async () => {
@@ -145,11 +166,15 @@ test("serve refuses to start where anybody could run programs, or a name is wron
     [["--job-slot", "3"], {}, "Did you mean --job-slots?"],
     [[], { CPRG_API_KEYS: "short" }, "Cannot use entry 1 of CPRG_API_KEYS"],
     [["--addr", "127.0.0.1:0"], { CPRG_DATA_DIR: "/proc/x" }, "/proc/x"],
+    [["--addr", "0.0.0.0:0", "--sandbox", "off"], { CPRG_API_KEYS: key }, "the sandbox is off"],
+    [["--addr", "[::]:0"], { CPRG_API_KEYS: key, CPRG_SANDBOX: "off" }, "the sandbox is off"],
   ];
   for (const [words, env, text] of cases) {
-    const ended = await call(["serve", ...words], { env: { ...home.env, ...env } });
-    expect({ words, code: ended.code, out: ended.out }).toEqual({ words, code: 2, out: "" });
-    expect(ended.err).toContain(text);
+    for (const given of text.startsWith("/") ? [words] : [words, [...words, "--check"]]) {
+      const ended = await call(["serve", ...given], { env: { ...home.env, ...env } });
+      expect({ given, code: ended.code, out: ended.out }).toEqual({ given, code: 2, out: "" });
+      expect(ended.err).toContain(text);
+    }
   }
 });
 

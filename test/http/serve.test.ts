@@ -5,6 +5,7 @@ import { silentLog } from "../../src/core/log.ts";
 import { BODY_BYTES_MAX } from "../../src/http/body.ts";
 import { startServer } from "../../src/http/serve.ts";
 import { KEY_A, python, requestInit, useServer } from "./fixture.ts";
+import { collectStream } from "./ws-client.ts";
 
 const untilKilled = { run: () => new Promise<number>(() => undefined) };
 
@@ -144,6 +145,32 @@ describe("startServer()", () => {
     await server.stop();
     expect(await closed).toBe(1000);
     await expect(ask("/healthz")).rejects.toThrow();
+  });
+
+  test("lets the streams of ended jobs run out when it stops", async () => {
+    const row = "x".repeat(64 * 1024);
+    const { ask, server, jobs } = await useServer({
+      fake: {
+        run: async ({ out, killed }) => {
+          for (let count = 0; count < 100; count++) await out(row);
+          await killed;
+          return 0;
+        },
+      },
+    });
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    while ((await ask(`/v1/jobs/${json.job_id}/replay?from_seq=102`)).json.events.length === 0) {}
+    const url = new URL(`/v1/jobs/${json.job_id}/stream`, server.url);
+    const ends = Array.from({ length: 4 }, () =>
+      collectStream(url, { Authorization: `Bearer ${KEY_A}` }),
+    );
+    while (server.openStreams < 4) await new Promise((resolve) => setImmediate(resolve));
+    await jobs.stop(0);
+    await server.stop();
+    for (const { lines, code } of await Promise.all(ends)) {
+      expect([lines.length, code]).toEqual([103, 1000]);
+      expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ kind: "finished" });
+    }
   });
 
   test("closes streams with 1001 when it stops before their jobs end", async () => {

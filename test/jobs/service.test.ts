@@ -188,7 +188,7 @@ describe("the queue", () => {
     expect(provider).toMatchObject({ open_: 0, reserved: 0 });
   });
 
-  test("tries again to store an end, a bounded number of times", async () => {
+  test("tries again to store an end until it is stored or the server stops", async () => {
     const log = keptLog();
     const store = memoryStore();
     const finish = store.jobs.finish.bind(store.jobs);
@@ -205,14 +205,35 @@ describe("the queue", () => {
     expect(calls).toBe(3);
 
     failures = 100;
-    const lost = await jobs.submit("a", pythonSpec("2"));
-    await until(() => log.messages.includes("job end not stored, given up"));
-    expect(calls).toBe(7);
+    expect(await ended(jobs, await jobs.submit("a", pythonSpec("2")))).toMatchObject({
+      status: "succeeded",
+    });
+    expect(failures).toBe(-1);
+    expect(log.messages).not.toContain("job end not stored, given up");
+
+    failures = Number.POSITIVE_INFINITY;
+    const lost = await jobs.submit("a", pythonSpec("3"));
+    calls = 0;
+    await until(() => calls > 20);
+    await jobs.stop(0);
+    expect(log.messages.at(-1)).toBe("job end not stored, given up");
     failures = 0;
     const next = await startService({}, { store, instance: "instance-b" });
     expect(next.recovered).toEqual({ interrupted: 1, failed: 0 });
     expect((await jobs.get("a", lost.id)).outcome?.reason).toBe("interrupted");
   });
+});
+
+test("a job whose end finds no store gives up at once, so that the server can stop", async () => {
+  const store = memoryStore();
+  store.jobs.finish = () =>
+    Promise.reject(new CprgError("unavailable", "Cannot use the store", { reason: "STORE_DIED" }));
+  const log = keptLog();
+  const { jobs } = await startService({}, { store, log, finishRetryMs: [3_600_000] });
+  await jobs.submit("a", pythonSpec("1"));
+  await until(() => log.messages.length > 0);
+  expect(log.messages).toEqual(["job end not stored, given up"]);
+  await jobs.stop(0);
 });
 
 describe("JobService.cancel()", () => {

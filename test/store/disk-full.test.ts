@@ -5,12 +5,12 @@ import { TempDir } from "./samples.ts";
 const host = requireHost({ root: true, programs: ["unshare", "mount"] });
 
 host.test(
-  "a full disk is DISK_FULL, damages nothing, and refuses only what does not fit",
+  "a full disk is DISK_FULL, damages nothing, refuses only what does not fit, and lets jobs end",
   async () => {
     using folder = new TempDir();
     const fixture = `${import.meta.dir}/fixtures/fill-disk.ts`;
     // In a mount namespace of its own, so that the small disk goes with the process.
-    const script = 'mount -t tmpfs -o size=3m tmpfs "$1" && exec "$2" "$3" "$1"';
+    const script = 'mount -t tmpfs -o size=4m tmpfs "$1" && exec "$2" "$3" "$1"';
     const child = Bun.spawn(
       ["unshare", "--mount", "sh", "-c", script, "sh", folder.path, process.execPath, fixture],
       { stdout: "pipe", stderr: "inherit" },
@@ -24,6 +24,9 @@ host.test(
       verified: true,
       large: "rejected",
       small: "fulfilled",
+      end: "fulfilled",
+      afterEnd: "DISK_FULL",
+      afterRoom: "fulfilled",
     });
     expect(result.acknowledged).toBeGreaterThan(5);
     expect(result.kept).toBe(result.acknowledged);

@@ -1,6 +1,16 @@
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
-import { chmodSync, mkdirSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  chmodSync,
+  chownSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { basename } from "node:path";
 import { APPLICATION_ID, MIGRATIONS } from "../../src/store/migrations.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -111,32 +121,93 @@ test("openStore() refuses a newer schema, and leaves it as it is", async () => {
   }
 });
 
-test("openStore() refuses another program's database", async () => {
-  using folder = new TempDir();
-  const path = folder.join("other.db");
+/** Everything of a folder that a refusal must leave as it is. */
+const facts = (folder: TempDir) =>
+  readdirSync(folder.path).map((name) => {
+    const { mode, mtimeMs, size } = lstatSync(folder.join(name));
+    const text = statSync(folder.join(name)).isFile() ? readFileSync(folder.join(name), "hex") : "";
+    return { name, mode, mtimeMs, size, text };
+  });
+
+const REFUSED: readonly [string, string, (path: string, folder: TempDir) => void][] = [
+  ["another program's database", "STORE_FOREIGN", (path) => foreignDatabase(path)],
+  [
+    "another program's database behind a link",
+    "STORE_FOREIGN",
+    (path, folder) => {
+      foreignDatabase(folder.join("other.db"));
+      symlinkSync("other.db", path);
+    },
+  ],
+  [
+    "an empty database with another program's id",
+    "STORE_FOREIGN",
+    (path) => {
+      const db = new Database(path);
+      db.run("PRAGMA application_id = 7");
+      db.close();
+    },
+  ],
+  ["text", "STORE_DAMAGED", (path) => writeFileSync(path, "no database\n".repeat(1000))],
+  ["a folder", "STORE_FOREIGN", (path) => mkdirSync(path, { mode: 0o755 })],
+  [
+    "a link to a folder",
+    "STORE_FOREIGN",
+    (path, folder) => {
+      mkdirSync(folder.join("kept"), { mode: 0o755 });
+      symlinkSync("kept", path);
+    },
+  ],
+];
+
+function foreignDatabase(path: string): void {
   const db = new Database(path);
   db.run("CREATE TABLE jobs (id)");
   db.close();
-  expect(await failure(openStore({ path }))).toMatchObject({ reason: "STORE_FOREIGN" });
-  const after = new Database(path, { readonly: true });
-  expect(after.query("SELECT name FROM sqlite_schema").all()).toEqual([{ name: "jobs" }]);
-  after.close();
+}
+
+test.each(REFUSED)("openStore() refuses %s and changes nothing", async (_, reason, make) => {
+  using folder = new TempDir();
+  const path = folder.join("x?#%20.db");
+  const umask = process.umask(0o022);
+  try {
+    make(path, folder);
+  } finally {
+    process.umask(umask);
+  }
+  const before = facts(folder);
+  const error = await failure(openStore({ path }));
+  expect(error.reason).toBe(reason);
+  if (reason === "STORE_DAMAGED") expect(error.message).toContain(path);
+  expect(facts(folder)).toEqual(before);
 });
 
-test("openStore() refuses what is no database", async () => {
+test("openStore() refuses a lock file that is none", async () => {
   using folder = new TempDir();
-  const path = folder.join("text.db");
-  writeFileSync(path, "this is no database\n".repeat(1000));
-  expect(await failure(openStore({ path }))).toMatchObject({
-    code: "data_loss",
-    reason: "STORE_DAMAGED",
-  });
-  mkdirSync(folder.join("folder.db"));
-  expect(await failure(openStore({ path: folder.join("folder.db") }))).toMatchObject({
-    code: "failed_precondition",
-    reason: "STORE_UNWRITABLE",
-  });
-  expect(await failure(openStore({ path: `${path}/x.db` }))).toMatchObject({
+  const path = folder.join("cprg.db");
+  await (await openStore({ path })).close();
+  writeFileSync(`${path}-lock`, "notes\n".repeat(1000), { mode: 0o644 });
+  chmodSync(`${path}-lock`, 0o644);
+  const before = facts(folder);
+  expect(await failure(openStore({ path }))).toMatchObject({ reason: "STORE_DAMAGED" });
+  expect(facts(folder)).toEqual(before);
+});
+
+test.skipIf(process.getuid?.() !== 0)("openStore() refuses another user's file", async () => {
+  using folder = new TempDir();
+  const path = folder.join("cprg.db");
+  await (await openStore({ path })).close();
+  chownSync(path, 65_534, 65_534);
+  const before = facts(folder);
+  const error = await failure(openStore({ path }));
+  expect([error.code, error.reason]).toEqual(["failed_precondition", "STORE_FOREIGN"]);
+  expect(facts(folder)).toEqual(before);
+});
+
+test("openStore() refuses a path beneath a file", async () => {
+  using folder = new TempDir();
+  writeFileSync(folder.join("text.db"), "");
+  expect(await failure(openStore({ path: folder.join("text.db/x.db") }))).toMatchObject({
     code: "failed_precondition",
     op: "open store",
   });

@@ -23,7 +23,8 @@ export const run = defineCommand({
       "The language is what --lang says, else what a #! line says, else what the file's name says, " +
         "else python. Without --stdin the program reads nothing.",
       "Exit code: the program's own; 128+n when signal n ended it, 124 when it ran out of time, 137 " +
-        "out of memory, 125 when it could not be started, 2 for wrong use.",
+        "out of memory, 125 when it could not be started, 141 when standard output is closed to what " +
+        "it writes, 2 for wrong use.",
       "Ctrl-C asks the program to stop (SIGTERM, then SIGKILL); a second one does not wait.",
     ],
     examples: [

@@ -13,7 +13,7 @@ export const serve = defineCommand({
       "Listens for jobs, runs each in a sandbox of its own, and keeps their events in a hash-chained " +
         "log. Without a key and on a loopback address it makes a random admin key at its first " +
         "start, keeps it in the data directory (mode 0600) and prints it once; on any other address, " +
-        "or in production, it refuses to start without one. Keys come in CPRG_API_KEYS and " +
+        "or in production, it refuses to start without a key or without a sandbox. Keys come in CPRG_API_KEYS and " +
         "CPRG_ADMIN_KEYS, or as [[keys]] in the file.",
       "Settings come from flags, then CPRG_ variables, then the TOML file of --config, whose keys are " +
         "the flags' names with _ for -. --check prints the effective values and starts nothing.",

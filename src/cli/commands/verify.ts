@@ -1,6 +1,7 @@
 /** `cprg verify`: checks an exported event log. */
 
-import { access, readFile } from "node:fs/promises";
+import type { KeyObject } from "node:crypto";
+import { open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CprgError } from "../../core/errors.ts";
 import { parsePublicKey, type VerifiedExport, verifyExport } from "../../core/verify.ts";
@@ -11,6 +12,9 @@ import { EXIT } from "../exit-code.ts";
 import { jsonText, paintFor, printable } from "../output.ts";
 import { defaultDataDir } from "../paths.ts";
 import type { Terminal } from "../terminal.ts";
+
+/** Bytes that are read at once. */
+const READ_BYTES = 256 * 1024;
 
 export const verify = defineCommand({
   name: "verify",
@@ -52,8 +56,9 @@ export const verify = defineCommand({
   async run({ flags, args, terminal }) {
     const path = args[0] ?? "-";
     const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
-    const publicKey = parsePublicKey(await readKey(flags.key ?? join(dataDir, PUBLIC_KEY_FILE)));
-    const result = await verifyExport(await openExport(path, terminal), { publicKey });
+    const publicKey = await readKey(flags.key ?? join(dataDir, PUBLIC_KEY_FILE));
+    const source = path === "-" ? terminal.readStdin() : readExport(path);
+    const result = await verifyExport(source, { publicKey });
     if (flags.json) await terminal.stdout.write(jsonText(result));
     else if (result.ok) await terminal.stdout.write(`${acceptedText(result, terminal)}\n`);
     else {
@@ -73,28 +78,43 @@ function acceptedText(result: VerifiedExport, terminal: Terminal): string {
   return `${paint("green", "verified:")} ${printable(facts)}`;
 }
 
-async function readKey(path: string): Promise<string> {
+async function readKey(path: string): Promise<KeyObject> {
+  const hint = "Name the exporter's public key with --key FILE";
+  let pem: string;
   try {
-    return await readFile(path, "utf8");
+    pem = await readFile(path, "utf8");
   } catch (error) {
-    throw unreadable(path, error, "Name the exporter's public key with --key FILE");
+    throw unreadable(path, error, hint);
+  }
+  try {
+    return parsePublicKey(pem);
+  } catch (cause) {
+    const state = "it holds no Ed25519 key in PEM";
+    throw new CprgError("invalid_argument", `Cannot use key "${path}": ${state}`, { hint, cause });
   }
 }
 
-async function openExport(path: string, terminal: Terminal): Promise<AsyncIterable<Uint8Array>> {
-  if (path === "-") return terminal.readStdin();
+/** Chunks that a read(2) brings: a stream of the runtime's fails on devices, and names no file. */
+async function* readExport(path: string): AsyncGenerator<Uint8Array> {
   try {
-    await access(path);
+    await using file = await open(path);
+    for (;;) {
+      const { bytesRead, buffer } = await file.read(
+        new Uint8Array(READ_BYTES),
+        0,
+        READ_BYTES,
+        null,
+      );
+      if (bytesRead === 0) return;
+      yield buffer.subarray(0, bytesRead);
+    }
   } catch (error) {
     throw unreadable(path, error, "Name a file that --save or --export wrote");
   }
-  return Bun.file(path).stream();
 }
 
 function unreadable(path: string, cause: unknown, hint: string): CprgError {
   const { code } = cause as NodeJS.ErrnoException;
-  return new CprgError("failed_precondition", `Cannot read "${path}": ${code ?? "unknown error"}`, {
-    hint,
-    cause,
-  });
+  const state = code === "EISDIR" ? "it is a directory" : (code ?? "unknown error");
+  return new CprgError("failed_precondition", `Cannot read "${path}": ${state}`, { hint, cause });
 }

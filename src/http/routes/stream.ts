@@ -3,6 +3,7 @@
 import { Hono } from "hono";
 import { CprgError } from "../../core/errors.ts";
 import type { Log } from "../../core/log.ts";
+import { isTerminal } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { isUpgrade } from "../auth.ts";
 import type { AppEnv } from "../env.ts";
@@ -42,6 +43,7 @@ export function streamRoutes(options: StreamRoutesOptions): Hono<AppEnv> {
     const stream = new JobStream({
       stallMs,
       subscribe: (signal) => jobs.subscribe(job, { fromSeq, signal }),
+      hasEnded: async () => isTerminal((await jobs.get(tenant, job.id)).status),
       onFailure: (error) => log.error("stream failed", { request_id: requestId, error }),
       onClosed: () => places.giveBack(tenant),
     });

@@ -1,7 +1,7 @@
 // The HTTP client against small servers on loopback that answer well, badly, or not at all.
 
 import { afterEach, describe, expect, test } from "bun:test";
-import { parseServer, requestJson, type ServerAccess } from "../../../src/cli/client.ts";
+import { download, parseServer, requestJson, type ServerAccess } from "../../../src/cli/client.ts";
 import { exitCodeOfError } from "../../../src/cli/exit-code.ts";
 import { CprgError } from "../../../src/core/errors.ts";
 
@@ -110,6 +110,40 @@ describe("requestJson()", () => {
     const access = serve(() => Response.redirect(`${other.url.origin}/`, 307));
     expect(exitCodeOfError(await failure(access))).toBe(4);
     expect(asked).toBe(0);
+  });
+});
+
+describe("download()", () => {
+  test("hands on what its taker throws, and tells it from a server that is gone", async () => {
+    const access = serve(() => new Response("x".repeat(100_000)));
+    const full = Object.assign(new Error("no space"), { code: "ENOSPC", syscall: "write" });
+    const taking = download(access, { path: "/x" }, async () => await Promise.reject(full));
+    await expect(taking).rejects.toBe(full);
+  });
+
+  test("says that the server is gone when its answer breaks off", async () => {
+    const head = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf";
+    const server = Bun.listen({
+      port: 0,
+      hostname: "127.0.0.1",
+      socket: {
+        data: (socket) => {
+          socket.write(head);
+          socket.end();
+        },
+      },
+    });
+    stops.push(() => server.stop(true));
+    const access = { url: parseServer(`http://127.0.0.1:${server.port}`), key: null };
+    const taken: string[] = [];
+    const failed = await download(access, { path: "/x" }, async (bytes) => {
+      taken.push(Buffer.from(bytes).toString());
+    }).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    if (!CprgError.is(failed)) throw new Error(`it ended with ${String(failed)}`);
+    expect(exitCodeOfError(failed)).toBe(4);
   });
 });
 

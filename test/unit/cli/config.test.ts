@@ -9,7 +9,14 @@ import {
   settingFlags,
   shownSettings,
 } from "../../../src/cli/config.ts";
-import { envName, flagName, SETTING_NAMES, tomlKey } from "../../../src/cli/config-table.ts";
+import {
+  envName,
+  flagName,
+  SETTING_NAMES,
+  SETTINGS,
+  type Setting,
+  tomlKey,
+} from "../../../src/cli/config-table.ts";
 import { CprgError } from "../../../src/core/errors.ts";
 import { hashKey } from "../../../src/tenancy/keys.ts";
 
@@ -102,6 +109,17 @@ describe("loadConfig()", () => {
     }
   });
 
+  test("every switch says what its flag does", () => {
+    const switches = SETTING_NAMES.filter((name) => SETTINGS[name].kind === "switch");
+    for (const name of switches) {
+      const { doc, offDoc }: Setting<unknown> = SETTINGS[name];
+      const flag = settingFlags()[flagName(name) ?? ""];
+      expect(flag?.doc).toBe(offDoc ?? "no text for the flag");
+      expect(flag?.doc).not.toContain(doc);
+    }
+    expect(switches).not.toEqual([]);
+  });
+
   test("paths follow the data directory and the user's own directories", async () => {
     expect((await load({ flags: { "data-dir": "/d" } })).settings.db).toBe("/d/cprg.db");
     const env = { XDG_DATA_HOME: "/x", XDG_RUNTIME_DIR: "/r", HOME: "/h" };
@@ -125,7 +143,7 @@ hash = "${hash}"
 role = "admin"
 ceilings = { mem_mb = 512 }
 `,
-      env: { CPRG_API_KEYS: `a:${key}1,${key}2`, CPRG_ALLOW_MISSING: "cgroup, network" },
+      env: { CPRG_API_KEYS: `a:${key}1,${key}2`, CPRG_ALLOW_MISSING: "cgroup" },
       flags: { ceilings: ["mem_mb=8192"] },
     });
     expect(settings).toMatchObject({
@@ -133,7 +151,7 @@ ceilings = { mem_mb = 512 }
         { source: "/a", target: "/a" },
         { source: "/b", target: "/c" },
       ],
-      allowMissing: ["cgroup", "network"],
+      allowMissing: ["cgroup"],
       ceilings: { mem_mb: 8192, wall_seconds: 300 },
       apiKeys: [
         { tenant: "a", role: "tenant", hash: hashKey(`${key}1`) },

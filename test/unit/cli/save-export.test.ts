@@ -2,7 +2,10 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { writeWhole } from "../../../src/cli/save-export.ts";
+import { parseServer } from "../../../src/cli/client.ts";
+import { exitCodeOfError } from "../../../src/cli/exit-code.ts";
+import { saveExport, writeWhole } from "../../../src/cli/save-export.ts";
+import { CprgError } from "../../../src/core/errors.ts";
 
 let folder = "";
 beforeAll(() => {
@@ -35,6 +38,17 @@ test("writeWhole() leaves nothing when it fails, and what was there as it was", 
 test("writeWhole() writes to a device and does not replace it", async () => {
   await writeWhole("/dev/null", async (write) => await write(Buffer.from("x")));
   expect(await Bun.file("/dev/null").text()).toBe("");
+});
+
+test("saveExport() names the file that takes no more, not the server", async () => {
+  const fetch = () => new Response("x".repeat(10_000));
+  const server = Bun.serve({ port: 0, hostname: "127.0.0.1", fetch });
+  const access = { url: parseServer(server.url.origin), key: null };
+  const failed = await saveExport(access, "id", "/dev/full").catch((error: unknown) => error);
+  await server.stop(true);
+  if (!CprgError.is(failed)) throw new Error(`it ended with ${String(failed)}`);
+  expect(failed.message).toBe('Cannot write "/dev/full": ENOSPC');
+  expect(exitCodeOfError(failed)).toBe(1);
 });
 
 test("writeWhole() names a directory that is not there", async () => {

@@ -87,6 +87,19 @@ describe("checkExposure()", () => {
     [{ CPRG_ENV: "production" }, "Cannot start in production: no key is set"],
     [{ CPRG_ADDR: "0.0.0.0:1", CPRG_API_KEYS: key }, null],
     [{ CPRG_ENV: "release", CPRG_ADMIN_KEYS: key }, null],
+    [{ CPRG_ADDR: "127.0.0.1:1", CPRG_SANDBOX: "off" }, null],
+    [
+      { CPRG_ADDR: "0.0.0.0:1", CPRG_API_KEYS: key, CPRG_SANDBOX: "off" },
+      'Cannot listen on "0.0.0.0:1": the sandbox is off, and others can reach it',
+    ],
+    [
+      { CPRG_ADDR: "[::]:1", CPRG_ADMIN_KEYS: key, CPRG_SANDBOX: "off" },
+      'Cannot listen on "[::]:1": the sandbox is off, and others can reach it',
+    ],
+    [
+      { CPRG_ENV: "production", CPRG_API_KEYS: key, CPRG_SANDBOX: "off" },
+      "Cannot start in production: the sandbox is off",
+    ],
   ])("of %j", async (env, message) => {
     const config = await load({ env });
     if (message === null) expect(() => checkExposure(config)).not.toThrow();

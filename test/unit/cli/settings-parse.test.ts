@@ -3,8 +3,10 @@ import {
   formatAddress,
   isLoopback,
   parseAddress,
+  parseCeilings,
   parseChoice,
   parseInteger,
+  parseLayers,
   parseLogSpec,
   parsePath,
   splitPair,
@@ -72,6 +74,28 @@ test("parseLogSpec() reads a level and levels by part", () => {
   });
   expect(parseLogSpec("http=debug", "x").level).toBe("info");
   expect(() => parseLogSpec("http=", "x")).toThrow();
+});
+
+test("parseCeilings() refuses more seconds than a timer holds", () => {
+  expect(parseCeilings(["wall_seconds=2147483"], "x").wall_seconds).toBe(2_147_483);
+  for (const name of ["wall_seconds", "cpu_seconds"]) {
+    for (const value of ["2147483.5", "3000000", "1e300"]) {
+      expect(() => parseCeilings([`${name}=${value}`], "x")).toThrow(
+        `Cannot use x "${name}=${value}": expected at most 2147483`,
+      );
+    }
+  }
+  expect(parseCeilings(["mem_mb=3000000"], "x").mem_mb).toBe(3_000_000);
+});
+
+test("parseLayers() takes the layers that can be given up, and no other", () => {
+  expect(parseLayers("cgroup", "x")).toEqual(["cgroup"]);
+  expect(parseLayers([], "x")).toEqual([]);
+  for (const name of ["bogus", "cgroups", "root", "constructor"]) {
+    expect(() => parseLayers(["cgroup", name], "x")).toThrow(
+      `Cannot use x "${name}": only cgroup may be missing`,
+    );
+  }
 });
 
 test("splitPair() cuts at the first =", () => {

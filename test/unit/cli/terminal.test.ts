@@ -2,6 +2,7 @@
 
 import { expect, test } from "bun:test";
 import { join } from "node:path";
+import { ClosedOutput, closedSink } from "../../../src/cli/terminal.ts";
 
 const module = JSON.stringify(join(import.meta.dir, "../../../src/cli/terminal.ts"));
 
@@ -53,4 +54,23 @@ test("descriptorSink() rejects with ClosedOutput when its reader has gone away",
   await reader.cancel();
   expect(await child.stderr.text()).toBe("ClosedOutput");
   expect(await child.exited).toBe(0);
+});
+
+test.each([
+  [">&-", "true"],
+  ["<&- >&-", "true"],
+  [">/dev/null", "false"],
+  ["1<>/dev/null", "false"],
+  ["<&- | cat", "false"],
+])("wasClosed(1) of %s is %s", async (redirection, expected) => {
+  const source = `import { wasClosed } from ${module};\nprocess.stderr.write(String(wasClosed(1)));`;
+  const line = `exec 3>&2; { "$0" -e "$1" ${redirection}; } 2>&3`;
+  const shell = ["/bin/bash", "-c", line, process.execPath, source];
+  const child = Bun.spawn(shell, { stdout: "pipe", stderr: "pipe" });
+  expect(await child.stderr.text()).toBe(expected);
+});
+
+test("closedSink() takes nothing", async () => {
+  await expect(closedSink().write("x")).rejects.toThrow(ClosedOutput);
+  await closedSink().drain();
 });

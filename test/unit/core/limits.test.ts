@@ -2,12 +2,14 @@ import { describe, expect, test } from "bun:test";
 import { CprgError } from "../../../src/core/errors.ts";
 import {
   CEILING_LIMITS,
+  ceilingMost,
   DEFAULT_LIMITS,
   LIMIT_NAMES,
   LIMIT_RULES,
   type LimitName,
   type Limits,
   parseLimits,
+  SECONDS_MAX,
   SMALLEST_FRACTION,
 } from "../../../src/core/limits.ts";
 
@@ -168,6 +170,23 @@ test("parseLimits() keeps the disk within the memory", () => {
   const low: Limits = { ...CEILING_LIMITS, mem_mb: 100 };
   expect(parseLimits({}, low)).toMatchObject({ mem_mb: 100, disk_mb: 100 });
   expect(refusal({ disk_mb: 101 }, low).field).toBe("limits.disk_mb");
+});
+
+test("parseLimits() lets no ceiling allow more seconds than a timer holds", () => {
+  // setTimeout() takes a signed number of 32 bits; more makes it fire at once.
+  expect(SECONDS_MAX * 1000).toBeLessThanOrEqual(2 ** 31 - 1);
+  expect((SECONDS_MAX + 1) * 1000).toBeGreaterThan(2 ** 31 - 1);
+  const high: Limits = { ...CEILING_LIMITS, wall_seconds: 1e9, cpu_seconds: 1e9, mem_mb: 1e9 };
+  const asked = { wall_seconds: 1e8, cpu_seconds: 1e8, mem_mb: 1e8 };
+  expect(parseLimits(asked, high)).toMatchObject({
+    wall_seconds: SECONDS_MAX,
+    cpu_seconds: SECONDS_MAX,
+    mem_mb: 1e8,
+  });
+  expect(LIMIT_NAMES.filter((name) => ceilingMost(name) === SECONDS_MAX)).toEqual([
+    "wall_seconds",
+    "cpu_seconds",
+  ]);
 });
 
 test("parseLimits() of anything is sound or refused", () => {

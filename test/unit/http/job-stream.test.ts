@@ -49,6 +49,7 @@ function stream(options: { stallMs?: number; fails?: boolean; stays?: boolean } 
         await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
       }
     },
+    hasEnded: async () => options.stays !== true,
     onFailure: (error) => failures.push(error),
     onClosed: () => undefined,
   });
@@ -122,5 +123,27 @@ describe("JobStream", () => {
     stopped.stream.closed();
     await done;
     expect(other.end).toEqual([1001, "stopped"]);
+  });
+
+  test("runOut() sends the rest of an ended job, and cuts off one that goes on", async () => {
+    for (const [stays, code, count] of [
+      [false, 1000, lines.length],
+      [true, 1001, 10],
+    ] as const) {
+      const { stream: made } = stream({ stays });
+      const socket = new FakeSocket();
+      const pumped = made.opened(socket);
+      const out = made.runOut();
+      while (socket.end === null) {
+        await turn();
+        socket.buffered = 0;
+        made.drained();
+      }
+      await pumped;
+      expect(socket.end[0]).toBe(code);
+      expect(socket.sent.length)[stays ? "toBeLessThan" : "toBe"](stays ? lines.length : count);
+      made.closed();
+      await out;
+    }
   });
 });
