@@ -36,7 +36,11 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   const parts = await openParts(config, { log, stack, hurried: hurried.promise });
   // A closed standard output does not stop a server.
   await announce({ ...parts, terminal }).catch(() => undefined);
-  await asked.promise;
+  const failure = await Promise.race([asked.promise.then(() => null), parts.storeFailed]);
+  if (failure !== null) {
+    await parts.service.stop(0);
+    throw failure;
+  }
   log.scope("serve").info("stopping", { grace_seconds: settings.stopGraceSeconds });
   void hurried.promise.then(async () => await parts.service.stop(0));
   await parts.service.stop(settings.stopGraceSeconds * 1000);
@@ -49,6 +53,8 @@ export interface ServerParts {
   readonly engine: LocalEngine;
   readonly service: JobService;
   readonly server: RunningServer;
+  /** Resolves when nothing can be stored any more. */
+  readonly storeFailed: Promise<CprgError>;
 }
 
 interface OpenOptions {
@@ -95,7 +101,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     ceilings: settings.ceilings,
   });
   stack.defer(async () => await Promise.race([server.stop(), hurried]));
-  return { keys, engine, service, server };
+  return { keys, engine, service, server, storeFailed: store.failed };
 }
 
 /** @throws CprgError when an address cannot be listened on */

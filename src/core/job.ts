@@ -32,6 +32,9 @@ export interface JobSpec {
   readonly killGraceSeconds: number;
 }
 
+/** Most jobs on one page of a list. */
+export const LIST_LIMIT_MAX = 500;
+
 /** Who runs a job: one instance of the server, and which attempt. */
 export interface JobOwner {
   readonly instance: string;

@@ -11,6 +11,8 @@ import type { Log } from "../core/log.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
 import { requireKey } from "./auth.ts";
+import { BODY_TIMEOUT_MS } from "./body.ts";
+import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
@@ -32,6 +34,9 @@ export interface AppOptions {
   readonly clock?: Clock;
   /** Bounds that tests make small. */
   readonly cancelWaitMs?: number;
+  readonly bodiesBytesMax?: number;
+  readonly bodiesTenantBytesMax?: number;
+  readonly bodyTimeoutMs?: number;
   readonly streamsMax?: number;
   readonly streamsTenantMax?: number;
   readonly streamStallMs?: number;
@@ -66,6 +71,10 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
       jobs,
       ceilings,
       cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
+      bodies: {
+        budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+        timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
+      },
       onBroken: (c, error) =>
         log.error("answer broken off", { request_id: c.get("requestId"), error }),
     }),

@@ -31,9 +31,11 @@ export function isUpgrade(c: Context<AppEnv>): boolean {
   return c.req.method === "GET" && c.req.header("upgrade")?.toLowerCase() === "websocket";
 }
 
+const STREAM_PATH = /^\/v1\/jobs\/[^/]+\/stream$/;
+
 /** A key in a URL ends up in histories and logs: it counts only where there is no other way. */
 function presentedKey(c: Context<AppEnv>): string | null {
   const header = c.req.header("authorization");
   if (header !== undefined) return /^Bearer +(\S+) *$/i.exec(header)?.[1] ?? "";
-  return isUpgrade(c) ? (c.req.query("key") ?? null) : null;
+  return isUpgrade(c) && STREAM_PATH.test(c.req.path) ? (c.req.query("key") ?? null) : null;
 }

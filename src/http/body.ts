@@ -2,22 +2,34 @@
 
 import type { Context } from "hono";
 import { CprgError } from "../core/errors.ts";
+import type { BodyBudget, BodyShare } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
+import { ANSWER_IDLE_SECONDS, NO_IDLE_TIMEOUT } from "./idle.ts";
 import { checkJsonBounds } from "./json-bounds.ts";
 
 /** Bytes of a request body. Files and code are inside it, in base64 or escaped. */
 export const BODY_BYTES_MAX = 16 * 1024 * 1024;
 
+/** How long a body may take, from its first byte to its last. */
+export const BODY_TIMEOUT_MS = 300_000;
+
+/** What bodies are read under. */
+export interface BodyRules {
+  readonly budget: BodyBudget;
+  readonly timeoutMs: number;
+}
+
 /**
  * The JSON of a request.
  *
- * @throws CprgError with reason UNSUPPORTED_MEDIA_TYPE (415) or BODY_TOO_LARGE (413), or
- *   `invalid_argument` for what is no JSON in UTF-8
+ * @throws CprgError with reason UNSUPPORTED_MEDIA_TYPE (415), BODY_TOO_LARGE (413), BODY_TIMEOUT
+ *   (408) or BODIES_FULL (503); `invalid_argument` for what is no JSON in UTF-8; `canceled` when the
+ *   client went away
  */
-export async function readJson(c: Context<AppEnv>): Promise<unknown> {
+export async function readJson(c: Context<AppEnv>, rules: BodyRules): Promise<unknown> {
   checkMediaType(c);
-  const bytes = await readBounded(c.req.raw);
-  const text = decode(bytes);
+  using share = rules.budget.open(c.get("principal").tenant);
+  const text = decode(await readTimely(c, { share, timeoutMs: rules.timeoutMs }));
   checkJsonBounds(text);
   try {
     return JSON.parse(text);
@@ -36,16 +48,60 @@ function checkMediaType(c: Context<AppEnv>): void {
   });
 }
 
-async function readBounded(request: Request): Promise<Uint8Array> {
-  if (Number(request.headers.get("content-length") ?? 0) > BODY_BYTES_MAX) throw tooLarge();
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length;
-    if (size > BODY_BYTES_MAX) throw tooLarge();
-    chunks.push(chunk);
+interface ReadOptions {
+  readonly share: BodyShare;
+  readonly timeoutMs: number;
+}
+
+/** Under a deadline of its own: the listener's bound of silence is meant for answers. */
+async function readTimely(c: Context<AppEnv>, options: ReadOptions): Promise<Uint8Array> {
+  const { listener } = c.env ?? {};
+  const declared = Number(c.req.header("content-length")) || 0;
+  if (declared > BODY_BYTES_MAX) throw tooLarge();
+  options.share.grow(declared);
+  listener?.setIdleTimeout(c.req.raw, NO_IDLE_TIMEOUT);
+  const late = Promise.withResolvers<never>();
+  const timer = setTimeout(() => late.reject(tooSlow(options.timeoutMs)), options.timeoutMs);
+  try {
+    return await readBounded(c.req.raw, { share: options.share, late: late.promise });
+  } finally {
+    clearTimeout(timer);
+    listener?.setIdleTimeout(c.req.raw, ANSWER_IDLE_SECONDS);
   }
-  return Buffer.concat(chunks);
+}
+
+async function readBounded(
+  request: Request,
+  { share, late }: { readonly share: BodyShare; readonly late: Promise<never> },
+): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  const reader = request.body?.getReader();
+  if (reader === undefined) return new Uint8Array();
+  let size = 0;
+  try {
+    for (;;) {
+      const { done, value } = await Promise.race([reader.read().catch(clientGone), late]);
+      if (done) return Buffer.concat(chunks);
+      size += value.length;
+      if (size > BODY_BYTES_MAX) throw tooLarge();
+      share.grow(size);
+      chunks.push(value);
+    }
+  } catch (error) {
+    // The answer tells; what the runtime says of the rest is of no interest.
+    void reader.cancel().catch(() => undefined);
+    throw error;
+  }
+}
+
+function clientGone(cause: unknown): never {
+  throw new CprgError("canceled", "Cannot read body: the client went away", { cause });
+}
+
+function tooSlow(timeoutMs: number): CprgError {
+  return new CprgError("deadline_exceeded", `Cannot read body: not whole in ${timeoutMs} ms`, {
+    reason: "BODY_TIMEOUT",
+  });
 }
 
 function tooLarge(): CprgError {

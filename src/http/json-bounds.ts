@@ -19,31 +19,96 @@ const CLOSE_ARRAY = 0x5d;
 const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
-/** @throws CprgError `invalid_argument` for JSON that is nested too deep or has too many values */
+/**
+ * Looks for what parsing would cost too much for, or would hide.
+ *
+ * @throws CprgError `invalid_argument` for JSON that is nested too deep, has too many values, or has
+ *   a name twice in one object: parsers differ in which of the two they take (RFC 8259 section 4)
+ */
 export function checkJsonBounds(text: string): void {
-  let depth = 0;
+  const names = new OpenNames();
   let values = 0;
   for (let at = 0; at < text.length; at++) {
-    switch (text.charCodeAt(at)) {
-      case QUOTE:
-        at = endOfString(text, at);
+    const char = text.charCodeAt(at);
+    switch (char) {
+      case QUOTE: {
+        const start = at;
+        at = endOfString(text, start);
+        names.string(() => text.slice(start, at + 1));
         break;
+      }
       case OPEN_ARRAY:
       case OPEN_OBJECT:
-        depth += 1;
+        names.open(char === OPEN_OBJECT);
         values += 1;
-        if (depth > JSON_DEPTH_MAX) throw beyond(`nested more than ${JSON_DEPTH_MAX} deep`);
+        if (names.depth > JSON_DEPTH_MAX) throw beyond(`nested more than ${JSON_DEPTH_MAX} deep`);
         break;
       case CLOSE_ARRAY:
       case CLOSE_OBJECT:
-        depth -= 1;
+        names.close();
         break;
       case COMMA:
+        names.comma();
+        values += 1;
+        break;
       case COLON:
         values += 1;
         break;
     }
     if (values > JSON_VALUES_MAX) throw beyond(`of more than ${JSON_VALUES_MAX} values`);
+  }
+}
+
+/** The arrays and objects around a place in a text, and the names in each object before it. */
+class OpenNames {
+  /** Null for an array. */
+  readonly #open: (Set<string> | null)[] = [];
+  #isNameNext = false;
+
+  get depth(): number {
+    return this.#open.length;
+  }
+
+  open(isObject: boolean): void {
+    this.#open.push(isObject ? new Set() : null);
+    this.#isNameNext = isObject;
+  }
+
+  close(): void {
+    this.#open.pop();
+  }
+
+  comma(): void {
+    this.#isNameNext = this.#open.at(-1) instanceof Set;
+  }
+
+  /**
+   * @param quoted gives the string as it is written: `"a"` and `"\\u0061"` are one name
+   * @throws CprgError `invalid_argument` for a name that its object has
+   */
+  string(quoted: () => string): void {
+    const names = this.#open.at(-1);
+    if (!this.#isNameNext || !names) return;
+    this.#isNameNext = false;
+    const name = parsedName(quoted());
+    if (name === null) return;
+    if (names.has(name)) throw twice(name.slice(0, 64));
+    names.add(name);
+  }
+}
+
+function twice(name: string): CprgError {
+  return new CprgError("invalid_argument", `Cannot read body: name "${name}" is there twice`, {
+    field: name,
+  });
+}
+
+/** Null for what is no JSON: the parser says so. */
+function parsedName(quoted: string): string | null {
+  try {
+    return JSON.parse(quoted) as string;
+  } catch {
+    return null;
   }
 }
 

@@ -10,6 +10,7 @@ import type { AppEnv } from "./env.ts";
 /** Reasons that have a status of their own; otherwise the code decides. */
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   METHOD_NOT_ALLOWED: 405,
+  BODY_TIMEOUT: 408,
   BODY_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
   UPGRADE_REQUIRED: 426,
@@ -22,6 +23,7 @@ const TITLES: Readonly<Record<number, string>> = {
   403: "Forbidden",
   404: "Not Found",
   405: "Method Not Allowed",
+  408: "Request Timeout",
   409: "Conflict",
   413: "Content Too Large",
   415: "Unsupported Media Type",

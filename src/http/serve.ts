@@ -5,8 +5,8 @@ import { CprgError } from "../core/errors.ts";
 import { type AppOptions, createApp } from "./app.ts";
 import { BODY_BYTES_MAX } from "./body.ts";
 import type { AppEnv, Listener } from "./env.ts";
+import { ANSWER_IDLE_SECONDS } from "./idle.ts";
 import type { JobStream } from "./job-stream.ts";
-import { ANSWER_IDLE_SECONDS } from "./routes/jobs.ts";
 
 /**
  * Largest body that is answered with a problem; beyond it the runtime answers 413 without a body.

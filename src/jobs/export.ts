@@ -5,6 +5,7 @@ import { type Clock, systemClock, timestamp } from "../core/clock.ts";
 import { assert, CprgError } from "../core/errors.ts";
 import type { Subject } from "../core/event.ts";
 import type { LogHead, Store } from "../store/contract.ts";
+import { noPreviousHead } from "../store/job-rules.ts";
 
 /** Most lines and about how many bytes are read at once. */
 const PAGE = { limit: 1024, maxBytes: 1024 * 1024 };
@@ -47,7 +48,7 @@ function seal({ key, subject, clock = systemClock }: ExportOptions, head: LogHea
     subject,
     count: head.count,
     head: toHex(head.hash),
-    previous: toHex(head.previous ?? new Uint8Array(32)),
+    previous: toHex(head.previous ?? noPreviousHead()),
     complete: head.complete,
     at: timestamp(clock.now()),
     key: key.fingerprint,

@@ -12,6 +12,7 @@ import type { JobStore } from "../store/contract.ts";
 import { neverRan, outcomeError, setupReason } from "./failed-outcome.ts";
 import type { Feed } from "./feed.ts";
 import { finishJob } from "./finisher.ts";
+import { DESCRIPTORS_PER_JOB } from "./free-descriptors.ts";
 import type { JobLanguages } from "./languages.ts";
 import { runJob } from "./run.ts";
 import { StopSwitch } from "./stop-switch.ts";
@@ -21,8 +22,8 @@ export const JOB_SLOTS_DEFAULT = 4;
 /** Jobs of one tenant at once, by default. */
 export const TENANT_CONCURRENCY_DEFAULT = 2;
 
-/** Pause after the store failed, before the queue is looked at again. */
-const STORE_PAUSE_MS = 1000;
+/** Pause after the store failed or descriptors ran short, before the queue is looked at again. */
+const QUEUE_PAUSE_MS = 1000;
 
 /** What a queue works with. */
 export interface QueueOptions {
@@ -36,6 +37,8 @@ export interface QueueOptions {
   readonly tenantConcurrency: number;
   readonly clock: Clock;
   readonly log: Log;
+  /** Descriptors that can still be opened. */
+  freeDescriptors(): number;
   /** Called after every terminal commit: wakes readers and those who wait. */
   onTerminal(job: Job): void;
   /** Waits between attempts to store an end, for tests. */
@@ -51,7 +54,7 @@ interface Slot {
 
 /** Why a queued job does not run yet. */
 export interface Waiting {
-  readonly code: "SLOTS_BUSY" | "TENANT_BUSY" | "ADMISSION";
+  readonly code: "SLOTS_BUSY" | "TENANT_BUSY" | "ADMISSION" | "DESCRIPTORS";
   readonly detail: string;
 }
 
@@ -64,15 +67,18 @@ export class JobQueue {
   #isOpen = false;
   #isFilling = false;
   #isWoken = false;
+  #isShort = false;
   #pause: ReturnType<typeof setTimeout> | null = null;
 
   constructor(options: QueueOptions) {
     this.#options = options;
   }
 
-  /** Jobs that have started here and not ended. */
-  get running(): number {
-    return [...this.#slots.values()].filter(({ state }) => state === "running").length;
+  /** Jobs that have started here and not ended, of one tenant or of all. */
+  running(tenant?: string): number {
+    return [...this.#slots.values()].filter(
+      (slot) => slot.state === "running" && (tenant === undefined || slot.tenant === tenant),
+    ).length;
   }
 
   /** Begins to take jobs. */
@@ -123,16 +129,19 @@ export class JobQueue {
     if (this.#slots.size >= slots) {
       return { code: "SLOTS_BUSY", detail: `All ${slots} slots of this server are in use` };
     }
+    if (this.#isShort) {
+      return { code: "DESCRIPTORS", detail: "This server has too many connections and files open" };
+    }
     return null;
   }
 
-  /** A store that fails would otherwise be asked without a pause. */
+  /** Nothing tells when a store works again or descriptors are free: they are asked with pauses. */
   #wakeLater(): void {
     if (this.#pause !== null || !this.#isOpen) return;
     this.#pause = setTimeout(() => {
       this.#pause = null;
       this.wake();
-    }, STORE_PAUSE_MS);
+    }, QUEUE_PAUSE_MS);
   }
 
   async #fill(): Promise<void> {
@@ -153,11 +162,21 @@ export class JobQueue {
   /** Gives a slot to the oldest job whose tenant may have one; false when there is none. */
   async #takeOne(): Promise<boolean> {
     const job = await this.#options.jobs.next(this.#busyTenants());
-    if (job === null || !this.#isOpen) return false;
+    if (job === null || !this.#isOpen || !this.#hasDescriptors()) return false;
     const slot: Slot = { tenant: job.tenant, stop: new StopSwitch(), state: "admission" };
     this.#slots.set(job.id, slot);
     this.#track(this.#drive(job, slot));
     return true;
+  }
+
+  /** Connections may take what sandboxes need: a job that waits is better than one that fails. */
+  #hasDescriptors(): boolean {
+    const needed = DESCRIPTORS_PER_JOB * (this.#slots.size + 1);
+    const isShort = this.#options.freeDescriptors() < needed;
+    if (isShort && !this.#isShort) this.#options.log.warn("descriptors run short", { needed });
+    this.#isShort = isShort;
+    if (isShort) this.#wakeLater();
+    return !isShort;
   }
 
   /**

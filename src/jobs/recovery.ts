@@ -1,8 +1,9 @@
 /** What a server does at start about jobs that another run of it left. */
 
 import type { Clock } from "../core/clock.ts";
+import type { EventRow } from "../core/event.ts";
 import type { Job } from "../core/job.ts";
-import type { JobStore } from "../store/contract.ts";
+import type { EventLog, JobStore } from "../store/contract.ts";
 import { neverRan } from "./failed-outcome.ts";
 
 /** What was found and ended. */
@@ -16,6 +17,7 @@ export interface Recovered {
 /** What a recovery works with. */
 export interface RecoveryOptions {
   readonly jobs: JobStore;
+  readonly events: Pick<EventLog, "head" | "read">;
   readonly clock: Clock;
   /** Instances whose running jobs are left alone. */
   readonly livingInstances: readonly string[];
@@ -31,7 +33,7 @@ export async function recoverJobs(options: RecoveryOptions): Promise<Recovered> 
   for (const job of await jobs.orphans(livingInstances)) {
     const outcome = {
       ...neverRan("interrupted", { message: "The server ended while the job was running" }),
-      durationMs: Math.max(0, clock.now() - (job.startedAt ?? clock.now())),
+      durationMs: await knownMs(job, options.events),
     };
     const ended = await jobs.finish(job.id, job.owner, outcome, clock.now());
     if (ended === null) continue;
@@ -40,6 +42,17 @@ export async function recoverJobs(options: RecoveryOptions): Promise<Recovered> 
   }
   const failed = keepQueued ? 0 : await failQueued(options);
   return { interrupted, failed };
+}
+
+/** How long a job is known to have run: until its last event. Nobody knows what came after. */
+async function knownMs(job: Job, events: RecoveryOptions["events"]): Promise<number> {
+  const subject = `job:${job.id}` as const;
+  const head = await events.head(subject);
+  if (head === null || job.startedAt === null) return 0;
+  const [last] = await events.read(subject, head.count, { limit: 1, maxBytes: 1 });
+  if (last === undefined) return 0;
+  const { at } = JSON.parse(last.line) as EventRow;
+  return Math.max(0, Date.parse(at) - job.startedAt);
 }
 
 /** Bounded by the queue: every round takes one job out of it, or ends the loop. */

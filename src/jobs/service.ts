@@ -9,13 +9,14 @@ import { CprgError } from "../core/errors.ts";
 import { isId, newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
-import { isTerminal, type Status } from "../core/reasons.ts";
+import { isTerminal } from "../core/reasons.ts";
 import type { ExecProvider } from "../provider/contract.ts";
 import type { EventLine, JobQuery, Store } from "../store/contract.ts";
 import { exportLog } from "./export.ts";
 import { neverRan } from "./failed-outcome.ts";
 import type { Feed } from "./feed.ts";
 import { checkCodeFile } from "./file-rules.ts";
+import { freeDescriptors } from "./free-descriptors.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
 import { JOB_SLOTS_DEFAULT, JobQueue, TENANT_CONCURRENCY_DEFAULT } from "./queue.ts";
 import { type Recovered, recoverJobs } from "./recovery.ts";
@@ -47,6 +48,8 @@ export interface JobServiceOptions {
   readonly tenantConcurrency?: number;
   readonly queueMax?: number;
   readonly queueTenantMax?: number;
+  /** Descriptors that can still be opened, for tests. */
+  freeDescriptors?(): number;
   /** Waits between attempts to store an end, for tests. */
   readonly finishRetryMs?: readonly number[];
 }
@@ -64,7 +67,6 @@ export interface JobCounts {
   readonly tenantConcurrency: number;
   readonly running: number;
   readonly queued: number;
-  readonly byStatus: Readonly<Record<Status, number>>;
 }
 
 /** Jobs as tenants use them. */
@@ -78,6 +80,7 @@ export class JobService {
   /** Submits between the look at the queue's length and the commit, by tenant. */
   readonly #inserting: string[] = [];
   #isStopping = false;
+  #check: Promise<CprgError | null> | null = null;
 
   constructor(options: JobServiceOptions) {
     this.#options = options;
@@ -95,14 +98,25 @@ export class JobService {
       clock: this.#clock,
       slots: this.#slots,
       tenantConcurrency: this.#tenantConcurrency,
+      freeDescriptors: options.freeDescriptors ?? freeDescriptors,
       onTerminal: (job) => this.#onTerminal(job),
       ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
     });
   }
 
-  /** Whether it takes no more jobs. */
-  get isStopping(): boolean {
-    return this.#isStopping;
+  /** Why no job can be kept now, or null. Those who ask at once share one look. */
+  async trouble(): Promise<CprgError | null> {
+    if (this.#isStopping) return stopping();
+    this.#check ??= this.#options.store
+      .check()
+      .then(
+        () => null,
+        (error: unknown) => CprgError.from(error, "check store"),
+      )
+      .finally(() => {
+        this.#check = null;
+      });
+    return await this.#check;
   }
 
   /** How many requests wait for the end of a job. */
@@ -118,6 +132,7 @@ export class JobService {
   async start({ keepQueued }: { readonly keepQueued: boolean }): Promise<Recovered> {
     const recovered = await recoverJobs({
       jobs: this.#options.store.jobs,
+      events: this.#options.store.events,
       clock: this.#clock,
       livingInstances: [this.#options.instance],
       keepQueued,
@@ -250,14 +265,13 @@ export class JobService {
     return await this.#options.languages.list();
   }
 
-  async counts(): Promise<JobCounts> {
-    const byStatus = await this.#options.store.jobs.counts();
+  /** @param tenant whose jobs are counted; all without one */
+  async counts(tenant?: string): Promise<JobCounts> {
     return {
       slots: this.#slots,
       tenantConcurrency: this.#tenantConcurrency,
-      running: this.#queue.running,
-      queued: byStatus.queued,
-      byStatus,
+      running: this.#queue.running(tenant),
+      queued: await this.#options.store.jobs.queuedCount(tenant),
     };
   }
 

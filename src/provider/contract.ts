@@ -133,6 +133,8 @@ export interface ExecSpec {
   readonly variables: Readonly<Record<string, string>>;
   /** `pipe` keeps standard input open for `write`; bytes are written and closed; default /dev/null. */
   readonly stdin?: "pipe" | Uint8Array;
+  /** Gives up the start, which then throws `canceled`; an exec that runs is ended with `kill`. */
+  readonly signal?: AbortSignal;
   /** Bounds of this exec; the sandbox's own stand for what is missing. */
   readonly limits?: Partial<Pick<Limits, ExecLimitName>>;
 }

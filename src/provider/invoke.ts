@@ -3,6 +3,7 @@
 import { constants } from "node:os";
 import { CprgError } from "../core/errors.ts";
 import type { Outcome } from "../core/outcome.ts";
+import { startTimer } from "../core/timer.ts";
 import {
   type Command,
   type CommandResult,
@@ -31,29 +32,42 @@ export async function invokeThrough(
   variables: Readonly<Record<string, string>>,
 ): Promise<CommandResult> {
   if (command.signal?.aborted) throw cancelled(command);
-  const startedMs = performance.now();
-  const exec = await lease.exec({
+  const stop = stopOn(command);
+  try {
+    return await runUntil(lease, command, { stop, variables });
+  } finally {
+    stop.dispose();
+  }
+}
+
+async function runUntil(
+  lease: Pick<ExecLease, "exec">,
+  command: Command,
+  { stop, variables }: { readonly stop: Stop; readonly variables: Command["variables"] },
+): Promise<CommandResult> {
+  const starting = lease.exec({
     executable: command.executable,
     arguments: command.arguments ?? [],
     ...(command.directory === undefined ? {} : { directory: command.directory }),
     variables: { ...variables, ...command.variables },
     limits: { output_kb: OUTPUT_KB_UNBOUNDED },
     ...(command.stdin === undefined ? {} : { stdin: toBytes(command.stdin) }),
+    signal: stop.signal,
   });
-  const stop = stopOn(exec, command, startedMs);
-  try {
-    const tails = await collect(exec, command);
-    const outcome = await exec.outcome;
+  const exec = await starting.catch((error: unknown) => {
     stop.check();
-    checkTime(outcome, command);
-    return {
-      status: statusOf(outcome),
-      stdout: tails.stdout.text(),
-      stderr: tails.stderr.text(),
-    };
-  } finally {
-    stop.dispose();
-  }
+    throw error;
+  });
+  stop.applyTo(exec);
+  const tails = await collect(exec, command);
+  const outcome = await exec.outcome;
+  stop.check();
+  checkTime(outcome, command);
+  return {
+    status: statusOf(outcome),
+    stdout: tails.stdout.text(),
+    stderr: tails.stderr.text(),
+  };
 }
 
 /** A command that its sandbox's own limits ended has no status that would say so. */
@@ -85,28 +99,44 @@ function statusOf(outcome: Outcome): number {
   );
 }
 
-function stopOn(exec: Exec, command: Command, startedMs: number) {
-  let error: CprgError | null = null;
+/** The caller's signal and deadline, from before the start to the end. */
+interface Stop {
+  /** Aborted when it is to stop. */
+  readonly signal: AbortSignal;
+  /** From now on a stop, also one that has been asked for, kills this exec. */
+  applyTo(exec: Exec): void;
+  /** @throws CprgError when it was stopped */
+  check(): void;
+  dispose(): void;
+}
+
+function stopOn(command: Command): Stop {
+  const controller = new AbortController();
+  let request: { readonly reason: "user" | "wall_limit"; readonly why: CprgError } | null = null;
+  let running: Exec | null = null;
   const halt = (reason: "user" | "wall_limit", why: CprgError): void => {
-    error ??= why;
-    exec.kill(reason, { graceMs: KILL_GRACE_MS });
+    request ??= { reason, why };
+    controller.abort();
+    running?.kill(request.reason, { graceMs: KILL_GRACE_MS });
   };
   const onAbort = (): void => halt("user", cancelled(command));
   const timer =
     command.deadlineMs === undefined
       ? null
-      : setTimeout(
-          () => halt("wall_limit", late(command)),
-          Math.max(0, command.deadlineMs - (performance.now() - startedMs)),
-        );
+      : startTimer(command.deadlineMs, () => halt("wall_limit", late(command)));
   if (command.signal?.aborted) onAbort();
   else command.signal?.addEventListener("abort", onAbort, { once: true });
   return {
+    signal: controller.signal,
+    applyTo: (exec) => {
+      running = exec;
+      if (request !== null) exec.kill(request.reason, { graceMs: KILL_GRACE_MS });
+    },
     check: (): void => {
-      if (error !== null) throw error;
+      if (request !== null) throw request.why;
     },
     dispose: (): void => {
-      if (timer !== null) clearTimeout(timer);
+      timer?.clear();
       command.signal?.removeEventListener("abort", onAbort);
     },
   };

@@ -12,14 +12,16 @@ import {
   mkdirSync,
   openSync,
   renameSync,
-  rmSync,
   symlinkSync,
   writeSync,
 } from "node:fs";
+import { rm } from "node:fs/promises";
 import { basename, dirname, join, posix, resolve } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { EntryHead, EntrySink } from "./archive.ts";
+import { BytesBound } from "./bytes-bound.ts";
 import { pack, type Transfer, type TransferHost } from "./transfer.ts";
+import { TurnShare } from "./turn.ts";
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 /** Only the server may look into what is not whole yet. */
@@ -29,7 +31,8 @@ const PRIVATE_FILE = 0o600;
 /**
  * Copies what is at the transfer's path to a host path, replacing what is there.
  *
- * @throws CprgError `permission_denied` for a link that leads out, `data_loss` for a bad stream
+ * @throws CprgError `permission_denied` for a link that leads out, `data_loss` for a bad stream,
+ *   `resource_exhausted` for more bytes than the sandbox's disk can hold
  */
 export async function downloadTree(
   host: TransferHost,
@@ -39,19 +42,20 @@ export async function downloadTree(
   const target = resolve(destination);
   mkdirSync(dirname(target), { recursive: true });
   const stage = join(dirname(target), `.cprg-stage-${randomUUID()}`);
-  const writer = new StageWriter(stage);
+  const bytes = new BytesBound(host.sandbox.workspaceFd, `download ${transfer.path}`);
+  const writer = new StageWriter(stage, bytes);
   try {
     await pack(host, transfer, writer);
-    writer.finish();
-    replace(stage, target);
+    await writer.finish();
+    await replace(stage, target);
   } finally {
     writer.abandon();
-    rmSync(stage, { recursive: true, force: true });
+    await rm(stage, { recursive: true, force: true });
   }
 }
 
 /** A directory cannot be renamed over one that is not empty, nor over a file. */
-function replace(stage: string, target: string): void {
+async function replace(stage: string, target: string): Promise<void> {
   try {
     renameSync(stage, target);
   } catch (error) {
@@ -70,26 +74,37 @@ function replace(stage: string, target: string): void {
       renameSync(old, target);
       throw new CprgError("failed_precondition", `Cannot write ${target}`, { cause });
     }
-    rmSync(old, { recursive: true, force: true });
+    await rm(old, { recursive: true, force: true });
   }
 }
+
+/** Bytes of all paths of one stream, which are remembered until its end. */
+const PATHS_BYTES_MAX = 64 * 1024 * 1024;
 
 /** Makes the entries beneath a stage. */
 class StageWriter implements EntrySink {
   readonly #stage: string;
+  readonly #bytes: BytesBound;
+  readonly #share = new TurnShare();
   /** Directories that this stream made, with the modes that they get at the end. */
   readonly #directories = new Map<string, number>();
   readonly #files = new Map<string, number>();
   #open: { readonly fd: number; left: number } | null = null;
   #link: { readonly path: string; readonly parts: Uint8Array[]; left: number } | null = null;
   #root: EntryHead["type"] | null = null;
+  #pathsBytes = 0;
 
-  constructor(stage: string) {
+  constructor(stage: string, bytes: BytesBound) {
     this.#stage = stage;
+    this.#bytes = bytes;
   }
 
   async entry(head: EntryHead): Promise<void> {
     this.#checkPlace(head.path, head.type);
+    this.#bytes.add(head.size);
+    this.#pathsBytes += head.path.length;
+    if (this.#pathsBytes > PATHS_BYTES_MAX) throw pathsTooLong();
+    await this.#share.spend();
     const path = this.#at(head.path);
     if (head.type === "directory") {
       mkdirSync(path, { mode: PRIVATE_DIRECTORY });
@@ -117,11 +132,13 @@ class StageWriter implements EntrySink {
   }
 
   /** Sets the modes, innermost first: a directory may be one that nobody can enter. */
-  finish(): void {
+  async finish(): Promise<void> {
     if (this.#root === null) throw new CprgError("data_loss", "The sandbox sent nothing");
-    for (const [path, mode] of this.#files) chmodSync(this.#at(path), mode);
-    const inward = [...this.#directories].sort(([left], [right]) => right.length - left.length);
-    for (const [path, mode] of inward) chmodSync(this.#at(path), mode);
+    // What came later is never above what came before it.
+    for (const [path, mode] of [...this.#files, ...[...this.#directories].reverse()]) {
+      await this.#share.spend();
+      chmodSync(this.#at(path), mode);
+    }
   }
 
   /** Closes what a failure left open. */
@@ -153,12 +170,33 @@ class StageWriter implements EntrySink {
   #makeLink({ path, parts }: { readonly path: string; readonly parts: Uint8Array[] }): void {
     this.#link = null;
     const target = Buffer.concat(parts).toString("utf8");
-    const landing = posix.normalize(posix.join(posix.dirname(path), target));
-    const isOut = posix.isAbsolute(target) || landing === ".." || landing.startsWith("../");
-    if (isOut || target.includes("\0")) throw linkEscapes(path, target);
+    if (leadsOut(path, target)) throw linkEscapes(path, target);
     symlinkSync(target, this.#at(path));
     this.#files.delete(path);
   }
+}
+
+function pathsTooLong(): CprgError {
+  return new CprgError(
+    "resource_exhausted",
+    `Cannot download: its paths are longer than ${PATHS_BYTES_MAX} bytes together`,
+    { reason: "OUT_PATHS", hint: "Pack the tree into one file in the sandbox, or take out less" },
+  );
+}
+
+/**
+ * Whether a link may lead out. `..` counts from where the link itself is, in a directory that this
+ * stream made. After a name it would count from wherever that name, as a link, leads: refused, so
+ * that what no single link does no chain of them does either.
+ */
+function leadsOut(path: string, target: string): boolean {
+  // Alone, it has nothing that it could lead to.
+  if (path === "" || posix.isAbsolute(target) || target.includes("\0")) return true;
+  const parts = target.split("/").filter((part) => part !== "" && part !== ".");
+  const named = parts.findIndex((part) => part !== "..");
+  const up = named === -1 ? parts.length : named;
+  const depth = path.split("/").length - 1;
+  return up > depth || parts.lastIndexOf("..") >= up;
 }
 
 function linkEscapes(path: string, target: string): CprgError {

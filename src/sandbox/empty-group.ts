@@ -13,6 +13,8 @@ const PAUSE_MS = 1;
 const KILL_EVERY = 10;
 /** Looks at the zombies of process 1, which reaps them as soon as it runs. */
 const ZOMBIE_LOOKS_MAX = 2000;
+/** Where `num_threads` is, counted from `state` (proc_pid_stat(5)). */
+const THREADS_FIELD = 17;
 
 /** How a group is emptied. */
 export interface EmptyOptions {
@@ -58,10 +60,12 @@ function hasZombie(initPid: number): boolean {
   }
 }
 
+/** A process whose main thread alone has ended looks like one, but has threads and cannot be reaped. */
 function isZombie(pid: string): boolean {
   try {
     const status = readFileSync(`/proc/${pid}/stat`, "utf8");
-    return status[status.lastIndexOf(")") + 2] === "Z";
+    const fields = status.slice(status.lastIndexOf(")") + 2).split(" ");
+    return fields[0] === "Z" && Number(fields[THREADS_FIELD]) <= 1;
   } catch {
     // Reaped in between.
     return false;

@@ -1,7 +1,8 @@
 /** Limits of one exec, and the resource limits that back them (setrlimit(2)); only ever lowered. */
 
-import type { Limits } from "../core/limits.ts";
-import type { ExecSpec } from "../provider/contract.ts";
+import { invalid } from "../core/errors.ts";
+import { type Limits, SECONDS_MAX } from "../core/limits.ts";
+import type { ExecLimitName, ExecSpec } from "../provider/contract.ts";
 import { RLIMIT } from "./layout.ts";
 import type { Rlimit } from "./spawn-plan.ts";
 
@@ -11,15 +12,35 @@ const STACK_BYTES_MOST = 64 * MIB;
 const MEMLOCK_BYTES = 64 * 1024;
 /** Room above the group's limit, so that the group refuses first and counts it. */
 const NPROC_SPARE = 64;
+/** Queued signals of one sandbox: they also count against the server's own limit (`ulimit -i`). */
+const SIGPENDING = 128;
 
-/** The sandbox's limits, with what the caller sets for this exec. */
+/**
+ * The sandbox's limits, with what the caller sets for this exec.
+ *
+ * @throws CprgError `invalid_argument` naming one that is no number above 0, or too long a time
+ */
 export function execLimits(sandbox: Limits, own: ExecSpec["limits"]): Limits {
+  checkTime("wall_seconds", own?.wall_seconds);
+  checkTime("cpu_seconds", own?.cpu_seconds);
+  checkAbove0("output_kb", own?.output_kb);
   return {
     ...sandbox,
     wall_seconds: own?.wall_seconds ?? sandbox.wall_seconds,
     cpu_seconds: own?.cpu_seconds ?? sandbox.cpu_seconds,
     output_kb: own?.output_kb ?? sandbox.output_kb,
   };
+}
+
+function checkTime(name: "wall_seconds" | "cpu_seconds", value: number | undefined): void {
+  checkAbove0(name, value);
+  if (value === undefined || value <= SECONDS_MAX) return;
+  throw invalid(`limits.${name}`, `Cannot use limits.${name} "${value}": above ${SECONDS_MAX}`);
+}
+
+function checkAbove0(name: ExecLimitName, value: number | undefined): void {
+  if (value === undefined || (Number.isFinite(value) && value > 0)) return;
+  throw invalid(`limits.${name}`, `Cannot use limits.${name} "${value}": not a number above 0`);
 }
 
 /** Resource limits of the program. */
@@ -31,7 +52,11 @@ export function execRlimits(limits: Limits, hasMemoryLimit: boolean): readonly R
     both(RLIMIT.fsize, limits.file_mb * MIB),
     both(RLIMIT.nofile, limits.open_files),
     both(RLIMIT.nproc, limits.pids + NPROC_SPARE),
-    both(RLIMIT.core, 0),
+    // With 0 the kernel still runs a program that core_pattern pipes to; with 1 it does not (core(5)).
+    both(RLIMIT.core, 1),
+    both(RLIMIT.sigpending, SIGPENDING),
+    // POSIX message queues count against the server's own limit, in every sandbox together.
+    both(RLIMIT.msgqueue, 0),
     both(RLIMIT.memlock, MEMLOCK_BYTES),
     both(RLIMIT.rtprio, 0),
     { resource: RLIMIT.stack, soft: STACK_BYTES, hard: STACK_BYTES_MOST },

@@ -20,8 +20,12 @@ export type MainEnd =
 export interface OutcomeFacts {
   readonly main: MainEnd;
   readonly started: Report;
+  /** When it ended, or was known to be lost. */
+  readonly endNs: bigint;
   /** Why we ended it, if we did, and when. */
   readonly request: { readonly reason: Reason; readonly atNs: bigint } | null;
+  /** When a SIGKILL of the caller's was first sent to it, if one was. */
+  readonly killSentNs: bigint | null;
   readonly counters: Counters;
   readonly limits: Limits;
   /** Notes hits that only the end shows, and knows all. */
@@ -38,7 +42,6 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
   const report = main.type === "ended" ? main.report : null;
   const reason = decideReason(facts);
   const cpuUs = Math.max(counters.cpuUs, report === null ? 0 : report.userUs + report.systemUs);
-  const endNs = report?.atNs ?? started.atNs;
   return {
     exitCode: report === null || report.signal !== 0 ? null : report.code,
     signal: report === null || report.signal === 0 ? null : signalName(report.signal),
@@ -50,7 +53,7 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
       memory_peak_bytes: counters.memoryPeakBytes,
       pids_peak: counters.pidsPeak,
     },
-    durationMs: Math.round(Number(endNs - started.atNs) / 1e3) / 1e3,
+    durationMs: Math.round(Number(facts.endNs - started.atNs) / 1e3) / 1e3,
     killed,
     ...(reason === "setup_failed" && main.type === "lost" ? { error: lost(main.death) } : {}),
   };
@@ -59,12 +62,14 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
 function decideReason(facts: OutcomeFacts): Reason {
   const { main, request, counters } = facts;
   if (main.type === "lost") {
-    return request?.reason ?? (counters.oomKills > 0 ? "oom" : "setup_failed");
+    const isOom = main.death.signal === SIGKILL && counters.oomKills > 0;
+    return request?.reason ?? (isOom ? "oom" : "setup_failed");
   }
   const { report } = main;
   if (request !== null && report.atNs >= request.atNs) return request.reason;
   if (report.signal === 0) return "exit";
-  if (report.signal === SIGKILL && counters.oomKills > 0) return "oom";
+  const isAskedFor = facts.killSentNs !== null && report.atNs >= facts.killSentNs;
+  if (report.signal === SIGKILL && counters.oomKills > 0 && !isAskedFor) return "oom";
   if (isCpuLimit(facts, report)) return "cpu_limit";
   return "signal";
 }

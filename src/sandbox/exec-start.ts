@@ -19,6 +19,7 @@ import { listenFor } from "./reports.ts";
 import { WORKSPACE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { encodeExec } from "./spawn-plan.ts";
+import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
 import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
 
@@ -38,6 +39,8 @@ export interface ExecHost {
   readonly sandbox: Sandbox;
   readonly limits: Limits;
   readonly log: Log;
+  /** Aborted when the lease ends: what has not started then never will. */
+  readonly ending: AbortSignal;
 }
 
 /** The server's ends of a program's streams, and the program's own. */
@@ -82,7 +85,16 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
     if (pipes !== null) for (const fd of pipes.theirs) closeSync(fd);
     group.sent();
   }
-  const started = await reports.started;
+  const started = await answerOf({
+    ...host,
+    group,
+    reports,
+    signal: spec.signal,
+  }).catch(async (error: unknown) => {
+    closeOurs(pipes);
+    await dropGroup(host, group);
+    throw error;
+  });
   if (started?.type === REPORT.started) {
     return assemble(host, {
       id,
@@ -161,7 +173,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     sandbox: sandbox.groups,
     group,
     limits,
-    workspaceFd: sandbox.workspaceFd,
+    workspaceFd: () => sandbox.workspaceFd,
     before,
     notify: (notice) => queue.push(notice),
     onTimeUp: (reason) => execBox.exec?.kill(reason),

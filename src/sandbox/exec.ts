@@ -9,11 +9,13 @@ import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
 import type { Exec, ExecNotice } from "../provider/contract.ts";
 import type { ExecGroup } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { decideOutcome, type MainEnd } from "./exec-outcome.ts";
 import type { InputPipe } from "./input.ts";
+import { killUntil } from "./kill-until.ts";
 import type { Report } from "./layout.ts";
 import type { Native } from "./native.ts";
 import type { NoticeQueue } from "./notice-queue.ts";
@@ -24,6 +26,7 @@ import { signalNumber } from "./steps.ts";
 import type { LimitWatch } from "./watch.ts";
 
 const SIGTERM = "SIGTERM";
+const SIGKILL = 9;
 /** Tries to signal a main process whose sandbox is busy, and the pause between two. */
 const SIGNAL_TRIES_MAX = 200;
 const SIGNAL_PAUSE_MS = 5;
@@ -57,9 +60,14 @@ export class LocalExec implements Exec {
   readonly #parts: ExecParts;
   readonly #killed = new Set<number>();
   #request: KillRequest | null = null;
-  #graceTimer: ReturnType<typeof setTimeout> | null = null;
+  #graceTimer: Timer | null = null;
   #graceEndsMs = Number.POSITIVE_INFINITY;
   #isMainGone = false;
+  #isKilling = false;
+  /** When the caller itself sent SIGKILL. */
+  #killSentNs: bigint | null = null;
+  /** Settles when the sandbox was destroyed, or could not be, because this exec does not end. */
+  readonly #destroyed = Promise.withResolvers<null>();
   readonly outcome: Promise<Outcome>;
   /** Resolves when every stream has been read to its end. */
   readonly drained: Promise<unknown>;
@@ -89,7 +97,9 @@ export class LocalExec implements Exec {
 
   signal(name: string): void {
     const number = signalNumber(name);
-    if (!this.#isMainGone) void this.#sendSignal(number);
+    if (this.#isMainGone) return;
+    if (number === SIGKILL) this.#killSentNs ??= this.#parts.native.monotonicNs();
+    void this.#sendSignal(number);
   }
 
   kill(reason: Reason, options: { readonly graceMs?: number } = {}): void {
@@ -101,13 +111,13 @@ export class LocalExec implements Exec {
     const endsMs = performance.now() + graceMs;
     if (endsMs >= this.#graceEndsMs) return;
     this.#graceEndsMs = endsMs;
-    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    this.#graceTimer?.clear();
     if (graceMs === 0) {
-      this.#killGroup();
+      this.#killUntilGone();
       return;
     }
     if (isFirst) this.signal(SIGTERM);
-    this.#graceTimer = setTimeout(() => this.#killGroup(), graceMs);
+    this.#graceTimer = startTimer(graceMs, () => this.#killUntilGone());
   }
 
   /** The sandbox is being removed: nobody will read what is left. */
@@ -144,36 +154,61 @@ export class LocalExec implements Exec {
     }
   }
 
+  /** Kills until the end of the main process is reported; after a bound, its sandbox with it. */
+  #killUntilGone(): void {
+    if (this.#isKilling) return;
+    this.#isKilling = true;
+    void killUntil(this.#parts.exited, {
+      kill: () => this.#killGroup(),
+      giveUp: () => {
+        this.#parts.log.error("main process does not die, ending its sandbox", {});
+        void this.#destroySandbox();
+      },
+    });
+  }
+
+  async #destroySandbox(): Promise<void> {
+    try {
+      await this.#parts.sandbox.destroy();
+    } catch (error) {
+      this.#parts.log.error("sandbox stuck", { error });
+    }
+    this.#destroyed.resolve(null);
+  }
+
   /** Notes what is there, then kills it, and what it forks meanwhile. */
   #killGroup(): void {
-    const { group, log, sandbox } = this.#parts;
+    const { group, log } = this.#parts;
     for (const pid of group.processes()) this.#killed.add(pid);
     try {
       group.kill();
     } catch (error) {
       log.error("group not killed, ending its sandbox", { error });
-      void sandbox.destroy().catch((cause: unknown) => log.error("sandbox stuck", { cause }));
+      void this.#destroySandbox();
     }
   }
 
   async #run(): Promise<Outcome> {
-    const { exited, sandbox, group, watch, log } = this.#parts;
-    const report = await exited;
+    const { exited, sandbox, group, watch, log, native } = this.#parts;
+    const report = await Promise.race([exited, this.#destroyed.promise]);
     this.#isMainGone = true;
-    if (this.#graceTimer !== null) clearTimeout(this.#graceTimer);
+    this.#graceTimer?.clear();
     const main: MainEnd =
       report === null ? { type: "lost", death: await deathOf(sandbox) } : { type: "ended", report };
+    const endNs = report?.atNs ?? native.monotonicNs();
     try {
       await emptyGroup(group, { initPid: sandbox.pid, kill: () => this.#killGroup() });
     } catch (error) {
       log.error("exec not empty, ending its sandbox", { error });
-      await sandbox.destroy().catch((cause: unknown) => log.error("sandbox stuck", { cause }));
+      await this.#destroySandbox();
     }
     const counters = watch.finish();
     const outcome = decideOutcome({
       main,
       started: this.#parts.started,
+      endNs,
       request: this.#request,
+      killSentNs: this.#killSentNs,
       counters,
       watch,
       limits: this.#parts.limits,

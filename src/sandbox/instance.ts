@@ -20,6 +20,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import { isId, newId } from "../core/ids.ts";
 import type { Native } from "./native.ts";
+import { checkPrivate } from "./private-directory.ts";
 
 /** Tries for the lock that start-ups share, and the pause between two. */
 const GATE_TRIES_MAX = 1000;
@@ -28,8 +29,6 @@ const GATE_PAUSE_MS = 10;
 /** A living instance. */
 export interface Instance {
   readonly id: string;
-  /** What others know it by: it holds the lock. */
-  readonly directory: string;
   /** Notes where its groups are, for whoever reaps it. */
   recordGroups(directories: readonly string[]): void;
   /** Gives up the lock and removes the directory. */
@@ -65,7 +64,6 @@ function register(native: Native, runDir: string): Instance {
   if (lock === null) throw new CprgError("internal", `Cannot lock the new instance ${id}`);
   return {
     id,
-    directory,
     recordGroups: (directories) => {
       writeFileSync(join(directory, "groups"), directories.join("\n"));
     },
@@ -86,6 +84,12 @@ function prepareRunDir(runDir: string): void {
       cause,
     });
   }
+  for (const directory of [runDir, join(runDir, "instances")]) checkRunDir(directory);
+}
+
+/** What is noted there is killed and removed by root. */
+function checkRunDir(directory: string): void {
+  checkPrivate(directory, { op: "use the run directory", reason: "RUN_DIR" });
 }
 
 /** The first directory on the way to a path that other users may not pass, or null. */
@@ -116,18 +120,6 @@ export interface DeadInstance {
   close(): void;
 }
 
-/**
- * Whether the instance of a directory lives. One that is neither locked nor there is dead; one whose
- * start has not locked yet holds no ids.
- */
-export function isAlive(native: Native, directory: string): boolean {
-  if (statSync(join(directory, "lock"), { throwIfNoEntry: false }) === undefined) return false;
-  const lock = native.lock(join(directory, "lock"));
-  if (lock === null) return true;
-  closeSync(lock);
-  return false;
-}
-
 /** Ids of every instance that is registered, living or not. */
 export function listInstances(runDir: string): string[] {
   try {
@@ -138,10 +130,18 @@ export function listInstances(runDir: string): string[] {
   }
 }
 
-/** The instances that no longer live. Call within the gate. */
+/**
+ * The instances that no longer live. Call within the gate.
+ *
+ * @throws CprgError when one of the directories may be somebody else's work
+ */
 export function findDead(native: Native, runDir: string): DeadInstance[] {
-  return listInstances(runDir).flatMap((id) => {
-    const directory = join(runDir, "instances", id);
+  const found = listInstances(runDir)
+    .map((id) => ({ id, directory: join(runDir, "instances", id) }))
+    // One that has just ended takes its directory with it, without waiting for anybody.
+    .filter(({ directory }) => statSync(directory, { throwIfNoEntry: false }) !== undefined);
+  for (const { directory } of found) checkRunDir(directory);
+  return found.flatMap(({ id, directory }) => {
     const lock = native.lock(join(directory, "lock"));
     if (lock === null) return [];
     return [

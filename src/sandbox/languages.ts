@@ -188,6 +188,27 @@ function isMissing(error: unknown): boolean {
   return CprgError.is(error) && error.reason === "NO_INTERPRETER";
 }
 
+/** What executing something that is no interpreter of this host fails with (execve(2)). */
+const NO_PROGRAM: readonly string[] = [
+  "EACCES",
+  "ENOENT",
+  "ENOEXEC",
+  "ENOTDIR",
+  "EPERM",
+  "ELOOP",
+  "EISDIR",
+];
+
+/** Whether it would be the same the next time; a host short of memory is not. */
+function isNoProgram(error: unknown): boolean {
+  if (!CprgError.is(error)) return false;
+  if (error.setup !== undefined) {
+    return error.setup.step === "execve" && NO_PROGRAM.includes(error.setup.errnoName);
+  }
+  return error.reason === "PROGRAM_NOT_FOUND" || error.reason === "PROGRAM_NOT_EXECUTABLE";
+}
+
+/** @returns null for what is not there or not an interpreter @throws what another try may not meet */
 async function versionOf(
   lease: SandboxLease,
   executable: string,
@@ -203,8 +224,7 @@ async function versionOf(
       retain: 4096,
     });
   } catch (error) {
-    // Not there, not executable, or hanging: not an interpreter, whatever the reason.
-    if (CprgError.is(error)) return null;
+    if (isNoProgram(error)) return null;
     throw error;
   }
   if (result.status !== 0) return null;

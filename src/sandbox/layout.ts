@@ -96,6 +96,8 @@ export const RLIMIT = {
   nproc: 6,
   nofile: 7,
   memlock: 8,
+  sigpending: 11,
+  msgqueue: 12,
   rtprio: 14,
 } as const;
 

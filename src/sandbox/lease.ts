@@ -22,6 +22,7 @@ import { downloadTree } from "./download.ts";
 import type { LocalExec } from "./exec.ts";
 import { startExec } from "./exec-start.ts";
 import { sandboxGone } from "./init-channel.ts";
+import { settledWithin } from "./kill-until.ts";
 import { BOUNDS } from "./layout.ts";
 import type { Native } from "./native.ts";
 import { HOME, WORKSPACE, WRITABLE } from "./root-plan.ts";
@@ -31,6 +32,8 @@ import { uploadTree } from "./upload.ts";
 import { sandboxVariables } from "./variables.ts";
 
 const FILE_MODE = 0o644;
+/** Longest that the end waits for what runs before it takes the sandbox away beneath it. */
+const IDLE_TIMEOUT_MS = 15_000;
 
 /** What a lease is made of. */
 export interface LeaseParts {
@@ -52,8 +55,11 @@ export class LocalLease implements ExecLease {
   readonly #unread = new Set<LocalExec>();
   /** Removals of groups that the end waits for. */
   readonly #removals = new Set<Promise<void>>();
+  /** Starts and transfers under way. */
+  readonly #pending = new Set<Promise<unknown>>();
+  /** Aborted at the end: nothing starts from then on, and transfers stop. */
+  readonly #ending = new AbortController();
   #nextId = 1;
-  #busy = 0;
   #release: Promise<void> | null = null;
   readonly root = WORKSPACE;
   readonly home = HOME;
@@ -72,18 +78,7 @@ export class LocalLease implements ExecLease {
   }
 
   async exec(spec: ExecSpec): Promise<Exec> {
-    this.#enter();
-    const id = this.#takeId();
-    try {
-      const exec = await startExec(this.#parts, spec, id);
-      this.#execs.set(id, exec);
-      this.#unread.add(exec);
-      void exec.drained.then(() => this.#unread.delete(exec));
-      void exec.outcome.then(() => this.#ended(id, exec));
-      return exec;
-    } finally {
-      this.#busy -= 1;
-    }
+    return await this.#track(() => this.#start(spec));
   }
 
   invoke(command: Command): Promise<CommandResult> {
@@ -113,7 +108,7 @@ export class LocalLease implements ExecLease {
 
   async artifacts(): Promise<readonly Artifact[]> {
     if (this.#release !== null) throw sandboxGone();
-    if (this.#execs.size > 0 || this.#busy > 0) {
+    if (this.#execs.size > 0 || this.#pending.size > 0) {
       throw new CprgError("failed_precondition", "Cannot collect artifacts: a program still runs", {
         reason: "EXEC_RUNS",
         hint: "Wait for the outcome of every exec first",
@@ -127,10 +122,22 @@ export class LocalLease implements ExecLease {
     return this.#release;
   }
 
+  async #start(spec: ExecSpec): Promise<Exec> {
+    const id = this.#takeId();
+    const exec = await startExec({ ...this.#parts, ending: this.#ending.signal }, spec, id);
+    this.#execs.set(id, exec);
+    this.#unread.add(exec);
+    void exec.drained.then(() => this.#unread.delete(exec));
+    void exec.outcome.then(() => this.#ended(id, exec));
+    if (this.#release !== null) exec.kill("shutdown");
+    return exec;
+  }
+
   async #end(): Promise<void> {
+    this.#ending.abort();
     for (const exec of this.#execs.values()) exec.kill("shutdown");
     try {
-      await Promise.all([...this.#execs.values()].map((exec) => exec.outcome));
+      await settledWithin(this.#idle(), IDLE_TIMEOUT_MS);
       await Promise.all([this.#parts.sandbox.destroy(), ...this.#removals]);
     } finally {
       for (const exec of this.#unread) exec.abandon();
@@ -138,16 +145,31 @@ export class LocalLease implements ExecLease {
     }
   }
 
-  #enter(): void {
+  /** Resolves when nothing runs, starts or is moved any more. */
+  async #idle(): Promise<void> {
+    while (this.#pending.size > 0 || this.#execs.size > 0) {
+      const outcomes = [...this.#execs.values()].map((exec) => exec.outcome);
+      await Promise.allSettled([...this.#pending, ...outcomes]);
+    }
+  }
+
+  /** Runs a start or a transfer that the end of the lease waits for. */
+  #track<T>(work: () => Promise<T>): Promise<T> {
     if (this.#release !== null) throw sandboxGone();
-    if (this.#execs.size + this.#busy >= BOUNDS.execs) {
+    if (this.#execs.size + this.#pending.size >= BOUNDS.execs) {
       throw new CprgError(
         "resource_exhausted",
         `Cannot start more than ${BOUNDS.execs} programs and transfers at once in one sandbox`,
         { reason: "EXECS" },
       );
     }
-    this.#busy += 1;
+    const done = work();
+    this.#pending.add(done);
+    const forget = (): void => {
+      this.#pending.delete(done);
+    };
+    void done.then(forget, forget);
+    return done;
   }
 
   #takeId(): number {
@@ -170,12 +192,14 @@ export class LocalLease implements ExecLease {
     wanted: Omit<Transfer, "id">,
     run: (transfer: Transfer) => Promise<void>,
   ): Promise<void> {
-    this.#enter();
-    try {
-      await run({ ...wanted, id: this.#takeId(), path: insidePath(wanted.path) });
-    } finally {
-      this.#busy -= 1;
-    }
+    await this.#track(async () => {
+      const path = insidePath(wanted.path);
+      const signals = [this.#ending.signal, wanted.options?.signal].filter(
+        (one) => one !== undefined,
+      );
+      const options = { ...wanted.options, signal: AbortSignal.any(signals) };
+      await run({ ...wanted, id: this.#takeId(), path, options });
+    });
   }
 }
 

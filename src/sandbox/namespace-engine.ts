@@ -17,14 +17,14 @@ import { openNoTree } from "./cgroup-none.ts";
 import { openV1Tree } from "./cgroup-v1.ts";
 import { openV2Tree } from "./cgroup-v2.ts";
 import type { EngineOptions, EngineStatus, LocalEngine } from "./engine-contract.ts";
-import { DEFAULT_ID_RANGE, HOST_ID_DIRECTORY, IdPool, makeIdDirectory } from "./ids.ts";
+import { DEFAULT_ID_RANGE, HOST_ID_DIRECTORY, IdPool, makeIdDirectory, sweepIds } from "./ids.ts";
 import { closedAncestor, type Instance, openInstance } from "./instance.ts";
 import { allowsUserNamespaces } from "./kernel.ts";
 import { type LanguageName, LocalLanguages } from "./languages.ts";
 import { LocalLease } from "./lease.ts";
 import { Native } from "./native.ts";
 import { PlanSource } from "./plan-source.ts";
-import { reapDead, reapIds } from "./reap.ts";
+import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
 import { type SandboxHost, startSandbox } from "./sandbox.ts";
 
@@ -172,14 +172,14 @@ export async function openNamespaceEngine(options: EngineOptions): Promise<Local
   makeIdDirectory(idDirectory);
   const instance = await openInstance(native, runDir, async () => {
     await reapDead(native, runDir, log);
-    await reapIds(native, idDirectory, log);
+    sweepIds(native, idDirectory);
   });
   try {
     const groups = openTree(native, cgroups, { instance, capacity });
     const host: SandboxHost = {
       native,
-      ids: new IdPool(idDirectory, {
-        owner: instance.directory,
+      ids: new IdPool(native, {
+        directory: idDirectory,
         range: options.idRange ?? DEFAULT_ID_RANGE,
       }),
       groups,

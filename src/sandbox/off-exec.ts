@@ -4,6 +4,7 @@ import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { LimitHit, Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
 import type { Exec, ExecNotice, ExecSpec, OutputChannel } from "../provider/contract.ts";
 import { NoticeQueue } from "./notice-queue.ts";
 import { OutputStream } from "./output.ts";
@@ -17,7 +18,7 @@ export class OffExec implements Exec {
   readonly #queue = new NoticeQueue();
   readonly #hits: LimitHit[] = [];
   readonly #startedMs = performance.now();
-  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  readonly #timers = new Set<Timer>();
   #reason: Reason | null = null;
   #hasInput: boolean;
   readonly outcome: Promise<Outcome>;
@@ -90,7 +91,7 @@ export class OffExec implements Exec {
       this.#read("stderr", this.#process.stderr),
     ];
     await this.#process.exited;
-    for (const timer of this.#timers) clearTimeout(timer);
+    for (const timer of this.#timers) timer.clear();
     const durationMs = performance.now() - this.#startedMs;
     this.#killGroup();
     for (const output of outputs) output.finishSoon();
@@ -133,10 +134,10 @@ export class OffExec implements Exec {
   }
 
   #later(delayMs: number, action: () => void): void {
-    const timer = setTimeout(() => {
+    const timer = startTimer(delayMs, () => {
       this.#timers.delete(timer);
       action();
-    }, delayMs);
+    });
     this.#timers.add(timer);
   }
 

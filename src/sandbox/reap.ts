@@ -1,15 +1,14 @@
 /**
- * Removing what dead instances left: the processes in their groups, the groups, their ids and their
+ * Removing what dead instances left: the processes in their groups, the groups, and their
  * directories. Nothing of an instance that lives is touched.
  */
 
-import { closeSync } from "node:fs";
+import { statfsSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Log } from "../core/log.ts";
 import { childGroups, hasGroupFile, readPids, removeGroup } from "./cgroup-files.ts";
-import { freeIds, listIds } from "./ids.ts";
-import { type DeadInstance, enterGate, findDead, isAlive } from "./instance.ts";
+import { type DeadInstance, findDead } from "./instance.ts";
 import { killEach, killUnified } from "./kill-group.ts";
 import type { Native } from "./native.ts";
 
@@ -17,35 +16,32 @@ import type { Native } from "./native.ts";
 const KILL_ROUNDS_MAX = 500;
 const KILL_PAUSE_MS = 10;
 const DEPTH_MAX = 8;
+/** Types of file systems (statfs(2)): cgroup of version 1, and of version 2. */
+const CGROUP_MAGIC: readonly number[] = [0x27e0eb, 0x63677270];
 
 /** Reaps every dead instance of a run directory. Call within the gate. */
 export async function reapDead(native: Native, runDir: string, log: Log): Promise<void> {
   for (const dead of findDead(native, runDir)) await reapOne(native, dead, log);
 }
 
-/**
- * Frees the ids of every dead instance of this host. One at a time: between two that look, a slot
- * could be freed and taken again.
- */
-export async function reapIds(native: Native, directory: string, log: Log): Promise<void> {
-  const gate = await enterGate(native, directory);
-  try {
-    const dead = listIds(directory).filter(({ owner }) => !isAlive(native, owner));
-    for (const { name } of dead) freeIds(directory, name);
-    if (dead.length > 0) log.info("freed ids of dead instances", { ids: dead.length });
-  } finally {
-    closeSync(gate);
-  }
-}
-
 async function reapOne(native: Native, dead: DeadInstance, log: Log): Promise<void> {
-  // Whoever may write there is root; the name is checked so that a damaged file removes nothing.
-  const groups = dead.groups.filter((group) => basename(group) === dead.id);
+  // Whoever may write there is root; what is checked here is that a damaged file harms nobody.
+  const groups = dead.groups.filter((group) => basename(group) === dead.id && isGroup(group));
   let killed = 0;
   for (const group of groups) killed += await empty(native, group);
   for (const group of groups) await removeGroup(group);
   dead.close();
   log.info("reaped a dead instance", { instance: dead.id, killed });
+}
+
+/** Whether a path is a control group: elsewhere, cgroup.procs could be a list of anybody's pids. */
+function isGroup(path: string): boolean {
+  try {
+    return CGROUP_MAGIC.includes(statfsSync(path).type);
+  } catch {
+    // It is gone already.
+    return false;
+  }
 }
 
 /** Kills what is in a group and beneath it, until nothing is. */

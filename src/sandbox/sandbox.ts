@@ -45,7 +45,7 @@ export interface SandboxOptions {
 export interface Sandbox {
   readonly channel: InitChannel;
   readonly groups: SandboxGroups;
-  /** A directory inside, held open. */
+  /** A directory inside, held open until `destroy`; -1 from then on. */
   readonly workspaceFd: number;
   readonly pid: number;
   /** Set once process 1 is gone. */
@@ -82,11 +82,18 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       isGone = true;
     });
     const workspaceFd = await started.ready(host, options, groups);
-    undo.defer(() => closeSync(workspaceFd));
-    return sandboxOf(started, groups, { workspaceFd, undo: undo.move() });
+    const workspace = { fd: workspaceFd };
+    undo.defer(() => {
+      workspace.fd = -1;
+      closeSync(workspaceFd);
+    });
+    return sandboxOf(started, groups, { workspace, undo: undo.move() });
   } catch (error) {
-    await undo.disposeAsync();
-    throw abortOr(error, options.signal);
+    const failures = await undo.disposeAsync().then(
+      () => [],
+      (cause: unknown) => [cause],
+    );
+    throw withFailedUndo(abortOr(error, options.signal), failures);
   }
 }
 
@@ -95,16 +102,37 @@ function abortOr(error: unknown, signal: AbortSignal | undefined): unknown {
   return new CprgError("canceled", "Cannot open the sandbox: cancelled", { cause: error });
 }
 
+/** What failed first is what to tell; what could not be undone after it stays with it, as cause. */
+function withFailedUndo(error: unknown, failures: readonly unknown[]): unknown {
+  if (failures.length === 0) return error;
+  const cause = new AggregateError([error, ...failures], "a sandbox that failed was not removed");
+  if (!CprgError.is(error)) return CprgError.from(cause);
+  const { code, message, op, reason, hint, setup, retryable } = error;
+  return new CprgError(code, message, {
+    ...(op === undefined ? {} : { op }),
+    ...(reason === undefined ? {} : { reason }),
+    ...(hint === undefined ? {} : { hint }),
+    ...(setup === undefined ? {} : { setup }),
+    retryable,
+    cause,
+  });
+}
+
 function sandboxOf(
   started: Process1,
   groups: SandboxGroups,
-  { workspaceFd, undo }: { readonly workspaceFd: number; readonly undo: AsyncDisposableStack },
+  {
+    workspace,
+    undo,
+  }: { readonly workspace: { readonly fd: number }; readonly undo: AsyncDisposableStack },
 ): Sandbox {
   let ending: Promise<void> | null = null;
   return {
     channel: started.channel,
     groups,
-    workspaceFd,
+    get workspaceFd() {
+      return workspace.fd;
+    },
     pid: started.launched.pid,
     death: started.death,
     destroy: () => {
@@ -174,6 +202,8 @@ class Process1 {
     this.#programId = programId;
     this.launched = launched;
     this.channel = new InitChannel(native, fds, (report) => this.#setup.resolve(report));
+    // Whoever waits for it hears of it; when nobody does, that is no reason to end the server.
+    this.#death.promise.catch(() => undefined);
     void this.channel.ended.then(() => {
       this.#freeArena();
       this.#setup.resolve(null);
@@ -253,21 +283,25 @@ class Process1 {
   async #reap(): Promise<void> {
     if (this.#isReaping) return;
     this.#isReaping = true;
+    try {
+      const death = await this.#untilDead();
+      closeSync(this.launched.pidfd);
+      this.#death.resolve(death);
+    } catch (error) {
+      this.#death.reject(error);
+    }
+  }
+
+  async #untilDead(): Promise<Death> {
     for (let tries = 0; tries < REAP_TRIES_MAX; tries += 1) {
       const death = this.#native.reap(this.launched.pidfd);
-      if (death !== null) {
-        closeSync(this.launched.pidfd);
-        this.#death.resolve(death);
-        return;
-      }
+      if (death !== null) return death;
       await childSignal(REAP_PAUSE_MS);
     }
-    this.#death.reject(
-      new CprgError("internal", `Cannot end the sandbox of process ${this.launched.pid}`, {
-        reason: "SANDBOX_STUCK",
-        hint: "A process in it sleeps uninterruptibly; see dmesg",
-      }),
-    );
+    throw new CprgError("internal", `Cannot end the sandbox of process ${this.launched.pid}`, {
+      reason: "SANDBOX_STUCK",
+      hint: "A process in it sleeps uninterruptibly; see dmesg",
+    });
   }
 }
 

@@ -5,10 +5,12 @@
 
 import { closeSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
+import { startTimer } from "../core/timer.ts";
 import type { TransferOptions } from "../provider/contract.ts";
 import { decodeArchive, type EntrySink } from "./archive.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
+import { killUntil } from "./kill-until.ts";
 import { REPORT, type Report } from "./layout.ts";
 import type { Native } from "./native.ts";
 import type { ByteReader } from "./output.ts";
@@ -18,7 +20,11 @@ import { encodeSignal, encodeTransfer } from "./spawn-plan.ts";
 import { stepError } from "./steps.ts";
 import { nextTurn } from "./turn.ts";
 
+const SIGKILL = 9;
 const SIGTERM = 15;
+const SIGCONT = 18;
+/** Tries to end a transfer by asking, five seconds, before it is killed, and what it made stays. */
+const ASKS_MAX = 250;
 const ENOENT = 2;
 const ENOSPC = 28;
 /** Bytes read before the event loop gets its turn. */
@@ -136,7 +142,7 @@ async function* chunksOf(reader: Pick<ByteReader, "read">): AsyncGenerator<Uint8
 
 interface Running {
   readonly reports: Reports;
-  /** Asks the process inside to stop and to remove what it has made so far. */
+  /** Asks the process inside to stop and to remove what it has made so far; ends it in any case. */
   terminate(): void;
 }
 
@@ -152,16 +158,27 @@ async function begin(
   } finally {
     closeSync(theirs);
   }
+  let isTerminating = false;
   return {
     reports,
     terminate: () => {
-      try {
-        channel.trySend(encodeSignal(id, SIGTERM), []);
-      } catch {
-        // The sandbox has ended, and the transfer with it.
-      }
+      if (isTerminating) return;
+      isTerminating = true;
+      void killUntil(reports.ended, {
+        kill: (tries) => sendEnd(sandbox, id, tries < ASKS_MAX ? SIGTERM : SIGKILL),
+        giveUp: () => void sandbox.destroy().catch(() => undefined),
+      });
     },
   };
+}
+
+/** A program inside may have stopped it: it then hears nothing before SIGCONT but SIGKILL. */
+function sendEnd({ channel }: Sandbox, id: number, signal: number): void {
+  try {
+    for (const each of [signal, SIGCONT]) channel.trySend(encodeSignal(id, each), []);
+  } catch {
+    // The sandbox has ended, and the transfer with it.
+  }
 }
 
 /** Watches the caller's signal and deadline. */
@@ -177,12 +194,10 @@ function stopOn(options: TransferOptions | undefined, stop: () => void) {
   const timer =
     deadlineMs === undefined
       ? null
-      : setTimeout(
-          () =>
-            halt(
-              new CprgError("deadline_exceeded", `The transfer took longer than ${deadlineMs} ms`),
-            ),
-          deadlineMs,
+      : startTimer(deadlineMs, () =>
+          halt(
+            new CprgError("deadline_exceeded", `The transfer took longer than ${deadlineMs} ms`),
+          ),
         );
   if (signal?.aborted) onAbort();
   else signal?.addEventListener("abort", onAbort, { once: true });
@@ -192,7 +207,7 @@ function stopOn(options: TransferOptions | undefined, stop: () => void) {
       if (error !== null) throw error;
     },
     dispose: (): void => {
-      if (timer !== null) clearTimeout(timer);
+      timer?.clear();
       signal?.removeEventListener("abort", onAbort);
     },
   };

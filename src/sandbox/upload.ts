@@ -22,7 +22,31 @@ export async function uploadTree(
   if (transfer.isMerge === true && !status.isDirectory()) {
     throw new CprgError("invalid_argument", `Cannot put a file on the directory ${transfer.path}`);
   }
-  await unpack(host, transfer, encodeTree(source, ""));
+  const reading: Reading = { failure: null };
+  try {
+    await unpack(host, transfer, noting(encodeTree(source, ""), reading));
+  } catch (error) {
+    // A source that cannot be read cuts the stream: the cut is what the sandbox reports.
+    throw reading.failure === null ? error : reading.failure.error;
+  }
+}
+
+interface Reading {
+  failure: { readonly error: unknown } | null;
+}
+
+/** Hands a stream on and notes what made it fail. */
+async function* noting(
+  stream: AsyncIterable<Uint8Array>,
+  reading: Reading,
+): AsyncGenerator<Uint8Array> {
+  try {
+    // Only the source's failures come by: a reader that gives up returns, and throws nothing in.
+    yield* stream;
+  } catch (error) {
+    reading.failure = { error };
+    throw error;
+  }
 }
 
 async function* encodeTree(source: string, path: string): AsyncGenerator<Uint8Array> {

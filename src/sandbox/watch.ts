@@ -7,9 +7,10 @@
 import { availableParallelism } from "node:os";
 import type { LimitName, Limits } from "../core/limits.ts";
 import type { LimitHit } from "../core/outcome.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
 import type { ExecNotice } from "../provider/contract.ts";
 import type { ExecGroup, SandboxGroups } from "./cgroup.ts";
-import type { Native } from "./native.ts";
+import type { FileSystemSpace, Native } from "./native.ts";
 
 /** Between two notices of usage. */
 const SAMPLE_MS = 500;
@@ -25,7 +26,8 @@ export interface WatchOptions {
   readonly sandbox: SandboxGroups;
   readonly group: ExecGroup;
   readonly limits: Limits;
-  readonly workspaceFd: number;
+  /** A descriptor in the writable file system, -1 once the sandbox is being removed. */
+  workspaceFd(): number;
   /** What had been counted before the exec was asked for. */
   readonly before: Tally;
   notify(notice: Exclude<ExecNotice, { type: "output" }>): void;
@@ -58,7 +60,7 @@ export class LimitWatch {
   readonly #options: WatchOptions;
   readonly #hits = new Map<LimitName, LimitHit>();
   readonly #startedMs = performance.now();
-  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+  readonly #timers = new Set<Timer>();
   #pidsMost: number | null = null;
 
   constructor(options: WatchOptions) {
@@ -87,7 +89,7 @@ export class LimitWatch {
 
   /** Stops the timers, looks a last time, and returns what was used. */
   finish(): Counters {
-    for (const timer of this.#timers) clearTimeout(timer);
+    for (const timer of this.#timers) timer.clear();
     this.#timers.clear();
     const oomKills = this.#checkCounters();
     this.#checkDisk();
@@ -106,10 +108,10 @@ export class LimitWatch {
   }
 
   #later(delayMs: number, action: () => void): void {
-    const timer = setTimeout(() => {
+    const timer = startTimer(delayMs, () => {
       this.#timers.delete(timer);
       action();
-    }, delayMs);
+    });
     this.#timers.add(timer);
   }
 
@@ -159,9 +161,19 @@ export class LimitWatch {
     return now.oomKills - before.oomKills;
   }
 
+  /** Null when the sandbox is gone: nobody awaits a sample, so nothing here may throw. */
+  #space(): FileSystemSpace | null {
+    try {
+      return this.#options.native.statfs(this.#options.workspaceFd());
+    } catch {
+      return null;
+    }
+  }
+
   #checkDisk(): void {
-    const { limits, native, workspaceFd } = this.#options;
-    const space = native.statfs(workspaceFd);
+    const { limits } = this.#options;
+    const space = this.#space();
+    if (space === null) return;
     const used = 1 - space.blocksFree / space.blocks;
     if (used >= FULL_SHARE) {
       this.hit("disk_mb", { observed: round(used * limits.disk_mb), sampled: true });

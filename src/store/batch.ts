@@ -43,6 +43,7 @@ export class BatchRunner {
       start: ({ id, instance, at }) => jobs.start(id, instance, at),
       finish: (input) => jobs.finish(input),
       orphans: ({ livingInstances }) => jobs.orphans(livingInstances),
+      check: () => this.#check(),
       stats: () => ({ commits: this.#commits, requests: this.#requests }),
     };
   }
@@ -67,12 +68,17 @@ export class BatchRunner {
     });
   }
 
-  /** Ends that found no space get that of the reserve. */
+  #check(): null {
+    if (this.#reserve?.hold() ?? true) return null;
+    throw diskFull();
+  }
+
+  /** A full disk costs the reserve, whose space goes to the ends that found none. */
   #runEndsAgain(requests: readonly StoreRequest[]): StoreResult[] {
     const results = this.#runWrites(requests);
     const isStuck = ({ op }: StoreRequest, index: number) =>
       op === "finish" && isDiskFull(results[index]);
-    if (!requests.some(isStuck) || this.#reserve?.release() !== true) return results;
+    if (!results.some(isDiskFull) || this.#reserve?.release() !== true) return results;
     const again = this.#runWrites(requests.filter(isStuck)).values();
     return results.map((result, index) => {
       const request = requests[index];
@@ -86,6 +92,7 @@ export class BatchRunner {
    * a terminal event, may still find their place.
    */
   #runWrites(requests: readonly StoreRequest[]): StoreResult[] {
+    if (requests.length === 0) return [];
     try {
       return this.#transact(requests);
     } catch (error) {

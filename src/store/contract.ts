@@ -73,6 +73,7 @@ export interface JobStore {
   /** Puts a job into the queue with its `queued` event. */
   insert(job: Job, spec: JobSpec): Promise<void>;
   get(id: string): Promise<Job | null>;
+  /** After the job's end without files and standard input, and with only the start of long code. */
   spec(id: string): Promise<JobSpec | null>;
   /** @throws CprgError `invalid_argument` for a cursor that is none */
   list(query: JobQuery): Promise<JobPage>;
@@ -103,6 +104,12 @@ export interface JobStore {
 export interface Store {
   readonly jobs: JobStore;
   readonly events: EventLog;
+  /**
+   * Looks whether jobs and events can be written now.
+   *
+   * @throws CprgError why not: reason STORE_DIED, STORE_CLOSED or DISK_FULL
+   */
+  check(): Promise<void>;
   /** Finishes what was begun and closes the file. */
   close(): Promise<void>;
 }

@@ -1,9 +1,7 @@
 /** Cursors of job lists: opaque to clients, the place of the last job seen to us. */
 
 import { invalid } from "../core/errors.ts";
-
-/** Most jobs in one page. */
-export const LIST_LIMIT_MAX = 500;
+import { LIST_LIMIT_MAX } from "../core/job.ts";
 
 /** Where a job stands in the order of lists. */
 export interface JobPlace {

@@ -1,7 +1,7 @@
 /** The rules of jobs that every store keeps in the same way. */
 
 import { CprgError } from "../core/errors.ts";
-import type { Job, JobOwner } from "../core/job.ts";
+import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { TimedDraft } from "./contract.ts";
 import type { JobPlace } from "./job-cursor.ts";
 
@@ -19,6 +19,15 @@ export function isFinishableBy(job: Job, owner: JobOwner | null): boolean {
     job.owner?.instance === owner.instance &&
     job.owner.epoch === owner.epoch
   );
+}
+
+/** Characters of a job's code that are kept after its end, for whoever asks what ran. */
+export const KEPT_CODE_CHARS = 64 * 1024;
+
+/** What is kept of a spec after the end: neither files nor standard input, code up to a bound. */
+export function keptSpec(spec: JobSpec): JobSpec {
+  const code = spec.code?.slice(0, KEPT_CODE_CHARS) ?? null;
+  return { ...spec, code, files: [], stdinBase64: null };
 }
 
 /** The first event of a job. */

@@ -6,7 +6,14 @@ import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
 import type { EventLine, JobPage, JobQuery, LogHead, Store, TimedDraft } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
-import { byAge, checkInsert, isFinishableBy, noPreviousHead, queuedDraft } from "./job-rules.ts";
+import {
+  byAge,
+  checkInsert,
+  isFinishableBy,
+  keptSpec,
+  noPreviousHead,
+  queuedDraft,
+} from "./job-rules.ts";
 import { emptyLog, endsOutsideFinish, finishedDraft, linkDrafts, readBounds } from "./log-lines.ts";
 
 /** A store in memory. Closing it forgets everything. */
@@ -36,6 +43,7 @@ export function memoryStore(): Store {
       finish: async (id, owner, outcome, at) => jobs.finish(id, { owner, outcome, at }),
       orphans: async (livingInstances) => jobs.orphans(livingInstances),
     },
+    check: async () => undefined,
     close: async () => {
       logs.clear();
       jobs.clear();
@@ -91,7 +99,7 @@ class MemoryLogs {
 
 class MemoryJobs {
   readonly #logs: MemoryLogs;
-  readonly #jobs = new Map<string, { job: Job; readonly spec: JobSpec }>();
+  readonly #jobs = new Map<string, { job: Job; spec: JobSpec }>();
   readonly #chains = new Map<string, Uint8Array>();
 
   constructor(logs: MemoryLogs) {
@@ -167,6 +175,7 @@ class MemoryJobs {
     const previous = this.#chains.get(tenant) ?? noPreviousHead();
     const head = this.#logs.finish(`job:${id}`, draft, previous);
     this.#chains.set(tenant, head.hash);
+    entry.spec = keptSpec(entry.spec);
     entry.job = reduceJob(entry.job, { type: "finish", at: end.at, outcome: end.outcome });
     return entry.job;
   }

@@ -1,6 +1,7 @@
 /** Opens the store that is kept in a file, by a Worker of its own. */
 
 import { resolve } from "node:path";
+import type { CprgError } from "../core/errors.ts";
 import type { JobSpec } from "../core/job.ts";
 import { type Log, silentLog } from "../core/log.ts";
 import type { Store, TimedDraft } from "./contract.ts";
@@ -9,6 +10,8 @@ import { WorkerLink } from "./worker-link.ts";
 
 /** The store in a file. */
 export interface FileStore extends Store {
+  /** Resolves with the reason when the Worker died: nothing can be stored any more. */
+  readonly failed: Promise<CprgError>;
   /** Counters of the Worker. */
   stats(): Promise<StoreStats>;
 }
@@ -58,6 +61,10 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
       orphans: (livingInstances) => link.call("orphans", { livingInstances }),
     },
+    check: async () => {
+      await link.call("check", null);
+    },
+    failed: link.failed,
     stats: () => link.call("stats", null),
     close: () => link.close(),
   };

@@ -64,6 +64,7 @@ export interface StoreOps {
     output: Job | null;
   };
   orphans: { input: { readonly livingInstances: readonly string[] }; output: readonly Job[] };
+  check: { input: null; output: null };
   stats: { input: null; output: StoreStats };
 }
 

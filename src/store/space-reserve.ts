@@ -3,15 +3,7 @@
  * the rest of the disk is full.
  */
 
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  fsyncSync,
-  openSync,
-  unlinkSync,
-  writeSync,
-} from "node:fs";
+import { closeSync, constants, fstatSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
 import { geteuid } from "node:process";
 
 /** Room for a dozen ends of jobs, which share commits when they come together. */
@@ -40,7 +32,7 @@ export class SpaceReserve {
   release(): boolean {
     if (!this.#isHeld) return false;
     this.#isHeld = false;
-    unlinkSync(this.#path);
+    rmSync(this.#path, { force: true });
     return true;
   }
 
@@ -53,7 +45,7 @@ export class SpaceReserve {
       fill(file, stats.size);
       return true;
     } catch {
-      if (file !== null) unlinkSync(this.#path);
+      if (file !== null) rmSync(this.#path, { force: true });
       return false;
     } finally {
       if (file !== null) closeSync(file);

@@ -5,6 +5,7 @@ import { splitLine } from "../core/chain.ts";
 import { assert } from "../core/errors.ts";
 import type { Subject } from "../core/event.ts";
 import type { EventLine, LogHead, TimedDraft } from "./contract.ts";
+import { noPreviousHead } from "./job-rules.ts";
 import { emptyLog, endsOutsideFinish, linkDrafts, readBounds } from "./log-lines.ts";
 
 /** Logs whose place is remembered; the others are read from their last line. */
@@ -40,7 +41,7 @@ export class SqliteEvents {
   /** Appends the terminal event with the tenant's chain, which moves on to this log. */
   finish(subject: Subject, draft: TimedDraft, tenant: string): void {
     const { id, head } = this.#append(subject, [draft]);
-    const previous = this.#statements.chain.get({ tenant })?.head ?? new Uint8Array(32);
+    const previous = this.#statements.chain.get({ tenant })?.head ?? noPreviousHead();
     this.#statements.setPrevious.run({ id, previous });
     this.#statements.setChain.run({ tenant, head: head.hash });
     this.#remember(subject, { id, head: { ...head, previous } });

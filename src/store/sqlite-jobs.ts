@@ -7,7 +7,7 @@ import { STATUSES, type Status } from "../core/reasons.ts";
 import type { JobPage, JobQuery } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { type JobRow, toJob, toRow } from "./job-row.ts";
-import { checkInsert, isFinishableBy, queuedDraft } from "./job-rules.ts";
+import { checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { finishedDraft } from "./log-lines.ts";
 import type { StoreOps } from "./protocol.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
@@ -101,6 +101,10 @@ export class SqliteJobs {
     if (job === null || !isFinishableBy(job, owner)) return null;
     const finished = reduceJob(job, { type: "finish", at, outcome });
     this.#update(finished);
+    const spec = this.spec(id);
+    if (spec !== null) {
+      this.#statements.updateSpec.run({ id, spec: JSON.stringify(keptSpec(spec)) });
+    }
     this.#events.finish(`job:${id}`, { at, draft: finishedDraft(outcome) }, job.tenant);
     return finished;
   }
@@ -134,6 +138,9 @@ function prepare(db: Database) {
     ),
     insertSpec: db.prepare<null, { id: string; spec: string }>(
       "INSERT INTO job_specs (id, spec) VALUES ($id, $spec)",
+    ),
+    updateSpec: db.prepare<null, { id: string; spec: string }>(
+      "UPDATE job_specs SET spec = $spec WHERE id = $id AND spec <> $spec",
     ),
     get: db.prepare<JobRow, { id: string }>("SELECT * FROM jobs WHERE id = $id"),
     spec: db.prepare<{ spec: string }, { id: string }>("SELECT spec FROM job_specs WHERE id = $id"),

@@ -49,6 +49,7 @@ export class WorkerLink {
   #isIdle: PromiseWithResolvers<void> | null = null;
   #isStopped = false;
   #failure: CprgError | null = null;
+  readonly #failed = Promise.withResolvers<CprgError>();
 
   constructor(worker: Worker, log: Log) {
     this.#worker = worker;
@@ -57,6 +58,11 @@ export class WorkerLink {
     worker.addEventListener("messageerror", () => this.fail("its answer cannot be read"));
     worker.addEventListener("error", (event) => this.fail(event.message));
     worker.addEventListener("close", () => this.fail("its thread ended"));
+  }
+
+  /** Resolves when the Worker died. */
+  get failed(): Promise<CprgError> {
+    return this.#failed.promise;
   }
 
   /** @throws CprgError why the file cannot be opened; the Worker has ended then */
@@ -214,6 +220,7 @@ export class WorkerLink {
     this.#step?.reject(this.#failure);
     this.#step = null;
     this.#isIdle?.resolve();
+    this.#failed.resolve(this.#failure);
   }
 
   #stop(): void {

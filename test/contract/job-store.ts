@@ -6,6 +6,7 @@ import type { Job, JobOwner } from "../../src/core/job.ts";
 import type { Outcome } from "../../src/core/outcome.ts";
 import { STATUSES } from "../../src/core/reasons.ts";
 import type { JobQuery, Store } from "../../src/store/contract.ts";
+import { KEPT_CODE_CHARS } from "../../src/store/job-rules.ts";
 import {
   allLines,
   failure,
@@ -287,6 +288,27 @@ function describeFinish({ open }: StoreKind): void {
       expect(late.code).toBe("failed_precondition");
     },
   );
+
+  test("finish() keeps the code of a job up to a bound, and neither files nor input", async () => {
+    await using store = await open();
+    const job = sampleJob();
+    const before = sampleSpec({
+      code: "c".repeat(KEPT_CODE_CHARS + 1),
+      stdinBase64: "YQ==".repeat(1000),
+      files: [{ path: "big", base64: "YQ==".repeat(1000), mode: 0o644 }],
+    });
+    await store.jobs.insert(job, before);
+    const started = await store.jobs.start(job.id, "here", NOON);
+    expect(await store.jobs.spec(job.id)).toEqual(before);
+    await store.jobs.finish(job.id, started?.owner ?? null, sampleOutcome(), NOON);
+    const code = "c".repeat(KEPT_CODE_CHARS);
+    expect(await store.jobs.spec(job.id)).toEqual({
+      ...before,
+      code,
+      files: [],
+      stdinBase64: null,
+    });
+  });
 
   test("finish() changes nothing for another owner or epoch, or a second time", async () => {
     await using store = await open();

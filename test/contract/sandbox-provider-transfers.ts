@@ -117,6 +117,14 @@ export const TRANSFER_CHECKS: readonly ProviderCheck[] = [
         await lease.download(`${lease.root}/evil`, target).catch(() => undefined);
         const link = lstatSync(join(target, "link"), { throwIfNoEntry: false });
         expect(link).toBeUndefined();
+        // Each link alone looks as if it stayed inside.
+        await sh(
+          lease,
+          "mkdir -p chain/a/b/c; ln -s ../../.. chain/a/b/c/up; ln -s a/b/c/up/../../../etc/passwd chain/link",
+        );
+        const chained = join(scratch, "chain");
+        await lease.download(`${lease.root}/chain`, chained).catch(() => undefined);
+        expect(lstatSync(join(chained, "link"), { throwIfNoEntry: false })).toBeUndefined();
       }),
   },
   {

@@ -1,5 +1,8 @@
 import { describe, expect, test } from "bun:test";
+import { CprgError } from "../../src/core/errors.ts";
 import { silentLog } from "../../src/core/log.ts";
+import { KeyRing } from "../../src/tenancy/key-ring.ts";
+import { parseKeyList } from "../../src/tenancy/keys.ts";
 import { KEY_A, KEY_B, python, requestInit, useApp } from "./fixture.ts";
 
 describe("authentication", () => {
@@ -28,6 +31,10 @@ describe("authentication", () => {
     const upgrade = { Connection: "Upgrade", Upgrade: "websocket" };
     const answer = await ask(`/v1/jobs/x/stream?key=${KEY_A}`, { key: null, headers: upgrade });
     expect(answer.status).toBe(404);
+    for (const path of ["/v1/status", "/v1/languages", "/v1/jobs"]) {
+      const other = await ask(`${path}?key=${KEY_A}`, { key: null, headers: upgrade });
+      expect([path, other.status]).toEqual([path, 401]);
+    }
   });
 
   test("takes the scheme in any case", async () => {
@@ -39,7 +46,7 @@ describe("authentication", () => {
 
 describe("paths without a key", () => {
   test("/ points to the API, /healthz tells the truth", async () => {
-    const { ask, jobs } = await useApp();
+    const { ask, jobs, store } = await useApp();
     expect((await ask("/", { key: null })).json).toEqual({
       name: "cprg",
       version: "1.2.3",
@@ -48,10 +55,18 @@ describe("paths without a key", () => {
     });
     const health = await ask("/healthz", { key: null });
     expect(health).toMatchObject({ status: 200, json: { ok: true, sandbox: "ns", missing: [] } });
+    const trouble = { reason: "DISK_FULL" };
+    store.check = () => Promise.reject(new CprgError("resource_exhausted", "full", trouble));
+    expect(await ask("/healthz", { key: null })).toMatchObject({
+      status: 503,
+      json: { ok: false, reason: "DISK_FULL" },
+    });
+    store.check = async () => undefined;
+    expect((await ask("/healthz", { key: null })).json.ok).toBe(true);
     await jobs.stop(0);
     expect(await ask("/healthz", { key: null })).toMatchObject({
       status: 503,
-      json: { ok: false },
+      json: { ok: false, reason: "STOPPING" },
     });
   });
 });
@@ -85,6 +100,55 @@ describe("/v1/status and /v1/languages", () => {
   });
 });
 
+describe("what is not understood", () => {
+  test("unknown parameters are refused", async () => {
+    const { ask } = await useApp();
+    for (const path of ["/v1/status", "/v1/languages", "/v1/jobs"]) {
+      const answer = await ask(`${path}?colour=red`);
+      expect(answer).toMatchObject({ status: 400, json: { field: "colour" } });
+    }
+  });
+
+  test("an Idempotency-Key is refused rather than ignored", async () => {
+    const { ask } = await useApp();
+    const headers = { "Idempotency-Key": "1" };
+    const answer = await ask("/v1/jobs", { body: python("1"), headers });
+    expect(answer).toMatchObject({ status: 400, json: { field: "Idempotency-Key" } });
+    expect((await ask("/v1/jobs")).json.jobs).toEqual([]);
+  });
+
+  test("a name that is twice in a body is refused", async () => {
+    const { ask } = await useApp();
+    const body = '{"language":"python","code":"1","code":"2"}';
+    expect(await ask("/v1/jobs", { body })).toMatchObject({ status: 400, json: { field: "code" } });
+  });
+});
+
+test("/v1/status counts a tenant's own jobs, and all for an admin", async () => {
+  const adminKey = "admin-key-0123456789";
+  const ring = new KeyRing([
+    ...parseKeyList(`a:${KEY_A},b:${KEY_B}`, { role: "tenant", source: "CPRG_API_KEYS" }),
+    ...parseKeyList(`root:${adminKey}`, { role: "admin", source: "CPRG_ADMIN_KEYS" }),
+  ]);
+  const { ask, provider, jobs } = await useApp({
+    fake: { run: () => new Promise<number>(() => undefined) },
+    service: { slots: 1 },
+    app: { keys: ring },
+  });
+  await ask("/v1/jobs", { body: python("1") });
+  while (provider.open_ === 0) await new Promise((resolve) => setImmediate(resolve));
+  await ask("/v1/jobs", { body: python("2") });
+  await ask("/v1/jobs", { body: python("3"), key: KEY_B });
+  for (const [key, running, queued] of [
+    [KEY_A, 1, 1],
+    [KEY_B, 0, 1],
+    [adminKey, 1, 2],
+  ] as const) {
+    expect((await ask("/v1/status", { key })).json).toMatchObject({ running, queued });
+  }
+  await jobs.stop(0);
+});
+
 describe("waiting requests", () => {
   test("outlive the listener's idle timeout, and only while they wait", async () => {
     const { app, ask } = await useApp();
@@ -96,6 +160,10 @@ describe("waiting requests", () => {
     };
     const init = requestInit({});
     await app.request(`/v1/jobs/${json.job_id}/result`, init, { listener });
+    expect(seconds).toEqual([0, 60]);
+    // A body has a deadline of its own too.
+    seconds.length = 0;
+    await app.request("/v1/jobs", requestInit({ body: python("1") }), { listener });
     expect(seconds).toEqual([0, 60]);
     await app.request(`/v1/jobs/${json.job_id}`, { ...init, method: "DELETE" }, { listener });
     expect(seconds).toEqual([0, 60, 0, 60]);
@@ -166,7 +234,6 @@ describe("problems", () => {
   });
 
   test("a full disk is 507", async () => {
-    const { CprgError } = await import("../../src/core/errors.ts");
     const { ask, store } = await useApp();
     store.jobs.insert = () =>
       Promise.reject(new CprgError("resource_exhausted", "Cannot store", { reason: "DISK_FULL" }));

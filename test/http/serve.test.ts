@@ -4,7 +4,7 @@ import { CprgError } from "../../src/core/errors.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { BODY_BYTES_MAX } from "../../src/http/body.ts";
 import { startServer } from "../../src/http/serve.ts";
-import { KEY_A, python, requestInit, useServer } from "./fixture.ts";
+import { KEY_A, KEY_B, python, requestInit, useServer } from "./fixture.ts";
 import { collectStream } from "./ws-client.ts";
 
 const untilKilled = { run: () => new Promise<number>(() => undefined) };
@@ -56,6 +56,70 @@ describe("startServer()", () => {
     const { status } = await fetch(new URL("/v1/jobs", server.url), init as RequestInit);
     expect(status).toBe(413);
     expect((await ask("/healthz")).status).toBe(200);
+  });
+
+  /** Sends the head and a part of a body, and nothing more. */
+  function sendPart(port: number, { declared, part }: { declared: number; part: string }) {
+    const socket = connect({ host: "127.0.0.1", port });
+    const head = [
+      "POST /v1/jobs HTTP/1.1",
+      "Host: x",
+      `Authorization: Bearer ${KEY_A}`,
+      "Content-Type: application/json",
+      `Content-Length: ${declared}`,
+    ];
+    socket.write(`${head.join("\r\n")}\r\n\r\n${part}`);
+    const answer = new Promise<string>((resolve) => {
+      socket.once("data", (chunk) => resolve(chunk.toString()));
+    });
+    return { socket, answer };
+  }
+
+  test("says 408 to a body that does not come", async () => {
+    await using fixture = await useServer({ app: { bodyTimeoutMs: 50 } });
+    const { socket, answer } = sendPart(fixture.server.port, { declared: 100, part: "{" });
+    expect(await answer).toStartWith("HTTP/1.1 408");
+    expect(await answer).toContain("BODY_TIMEOUT");
+    socket.destroy();
+    expect((await fixture.ask("/healthz")).status).toBe(200);
+  });
+
+  test("takes a client that vanishes within its body for no failure", async () => {
+    const statuses: unknown[] = [];
+    const errors: string[] = [];
+    const log = {
+      ...silentLog,
+      error: (message: string) => errors.push(message),
+      info: (_: string, fields?: Record<string, unknown>) => statuses.push(fields?.["status"]),
+    };
+    await using fixture = await useServer({ app: { log } });
+    const { socket } = sendPart(fixture.server.port, { declared: 100, part: "{" });
+    await new Promise((resolve) => socket.once("ready", resolve));
+    await fixture.ask("/healthz");
+    socket.destroy();
+    while (statuses.length < 2) await new Promise((resolve) => setImmediate(resolve));
+    expect([statuses, errors]).toEqual([[200, 499], []]);
+  });
+
+  test("reads so many bytes of bodies at once, and no more", async () => {
+    const app = { bodiesBytesMax: 3000, bodiesTenantBytesMax: 2000 };
+    await using fixture = await useServer({ app });
+    const { ask, server } = fixture;
+    const held = sendPart(server.port, { declared: 1500, part: "{" });
+    let refused = await ask("/v1/jobs", { body: python("x".repeat(1000)) });
+    while (refused.status === 201) {
+      refused = await ask("/v1/jobs", { body: python("x".repeat(1000)) });
+    }
+    expect(refused).toMatchObject({ status: 503, json: { reason: "BODIES_FULL" } });
+    expect(refused.headers.get("retry-after")).toBe("1");
+    // Another tenant has its own share, of what is left in all.
+    const ofB = { body: python("x".repeat(1000)), key: KEY_B };
+    expect((await ask("/v1/jobs", ofB)).status).toBe(201);
+    expect((await ask("/v1/jobs", { body: python("x".repeat(1600)), key: KEY_B })).status).toBe(
+      503,
+    );
+    held.socket.destroy();
+    while ((await ask("/v1/jobs", { body: python("x".repeat(1000)) })).status !== 201) {}
   });
 
   test("sends megabytes of replay and result whole", async () => {

@@ -236,6 +236,17 @@ test("a job whose end finds no store gives up at once, so that the server can st
   await jobs.stop(0);
 });
 
+test("a job waits while descriptors are short, says so, and runs when they are not", async () => {
+  let free = 31;
+  const { jobs, provider } = await startService({}, { freeDescriptors: () => free });
+  const job = await jobs.submit("a", pythonSpec("1"));
+  await until(() => jobs.view(job).waiting !== undefined);
+  expect(jobs.view(job).waiting?.code).toBe("DESCRIPTORS");
+  expect(provider.peak).toBe(0);
+  free = 32;
+  expect((await ended(jobs, job)).status).toBe("succeeded");
+});
+
 describe("JobService.cancel()", () => {
   test("refuses a second cancel, and another tenant", async () => {
     const { jobs, provider } = await startService(untilKilled);
@@ -374,6 +385,32 @@ describe.each(["memory", "sqlite"] as const)("JobService.start() on a %s store",
     expect((await eventsOf(jobs, running)).at(-1)).toMatchObject({
       kind: "finished",
       data: { reason: "interrupted", error: { message: expect.any(String) } },
+    });
+  });
+
+  test("does not count the time of no server as a job's", async () => {
+    await using place = await stores[kind]();
+    const clock = { now: () => nowMs, monotonicMs: () => nowMs };
+    let nowMs = 1_767_225_600_000;
+    const { jobs, provider } = await startService(
+      {
+        run: async ({ out }) => {
+          nowMs += 700;
+          await out("one row\n");
+          return await new Promise<number>(() => undefined);
+        },
+      },
+      { store: place.store, clock },
+    );
+    const job = await jobs.submit("a", pythonSpec("1"));
+    await untilEvent(jobs, job, ({ kind: of }) => of === "stdout");
+    expect(provider.open_).toBe(1);
+    nowMs += 3_600_000;
+    const store = await place.reopen();
+    const next = await startService({}, { store, instance: "instance-b", clock });
+    expect((await ended(next.jobs, job)).outcome).toMatchObject({
+      reason: "interrupted",
+      durationMs: 700,
     });
   });
 

@@ -47,7 +47,7 @@ async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine | null> {
   return new NamespaceEngine({
     host: {
       native,
-      ids: new IdPool(join(dirs.run, "ids"), { owner: instance.directory, range: ID_RANGE }),
+      ids: new IdPool(native, { directory: join(dirs.run, "ids"), range: ID_RANGE }),
       groups: openV1Tree(
         native,
         { ...found, version: "v1", unified: null, cpuacct },

@@ -46,7 +46,7 @@ export function takeSnapshot(
     networks: networks(range),
     descriptors: descriptors(),
     ipc: ["shm", "sem", "msg"].flatMap((kind) => ipc(kind, range)),
-    ids: listIds(join(dirs.run, "ids")).map(({ name }) => name),
+    ids: listIds(join(dirs.run, "ids")),
     files: files(dirs),
   };
 }

@@ -20,6 +20,10 @@ const SPIN = "print('ready', flush=True)\nwhile True: pass\n";
 const IGNORE_TERM = `import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n${SPIN}`;
 const STOP =
   "import os, signal\nprint('ready', flush=True)\nos.kill(os.getpid(), signal.SIGSTOP)\n";
+const DEAD_LEADER =
+  "import ctypes, signal, threading, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nthreading.Thread(target=lambda: [time.sleep(.05) for _ in range(600)]).start()\nprint('ready', flush=True)\nctypes.CDLL(None).pthread_exit(0)\n";
+const DEAD_LEADERS =
+  "import ctypes, os, threading, time\nlibc = ctypes.CDLL(None)\ndef go():\n  if os.fork() == 0:\n    threading.Thread(target=go).start()\n    libc.pthread_exit(0)\n  os._exit(0) if os.getpid() != first else time.sleep(1000)\nfirst = os.getpid()\nprint('ready', flush=True)\ngo()\n";
 const CHILDREN = `import os, time\nfor _ in range(50):\n  if os.fork() == 0:\n    time.sleep(1000)\n${SPIN}`;
 
 /** Programs that do not want to end. */
@@ -27,6 +31,8 @@ const STUBBORN: Readonly<Record<string, string>> = {
   "a busy loop": SPIN,
   "one that ignores SIGTERM": IGNORE_TERM,
   "one that has stopped itself": STOP,
+  "one whose main thread has ended, and another ignores SIGTERM": DEAD_LEADER,
+  "a chain of such, each started by the one before": DEAD_LEADERS,
   "one with 50 children": CHILDREN,
   "a daemon that keeps forking in sessions of its own": fixture("daemon-forks.py"),
 };

@@ -26,6 +26,7 @@ host.test(
       small: "fulfilled",
       end: "fulfilled",
       afterEnd: "DISK_FULL",
+      checked: "DISK_FULL",
       afterRoom: "fulfilled",
     });
     expect(result.acknowledged).toBeGreaterThan(5);

@@ -24,6 +24,7 @@ test.each(["throws", "rejects", "ends"])(
       expect([error.code, error.reason]).toEqual(["unavailable", "STORE_DIED"]);
     }
     expect(logged).toHaveLength(1);
+    expect((await dying.failed).reason).toBe("STORE_DIED");
     await dying.close();
   },
 );

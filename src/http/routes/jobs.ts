@@ -2,30 +2,27 @@
 
 import { type Context, Hono } from "hono";
 import { invalid } from "../../core/errors.ts";
+import { LIST_LIMIT_MAX } from "../../core/job.ts";
 import type { Limits } from "../../core/limits.ts";
 import { isTerminal, STATUSES, type Status } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
 import { jobSpec } from "../../jobs/spec.ts";
 import { jobView } from "../../jobs/views.ts";
 import { prefersNdjson } from "../accept.ts";
-import { readJson } from "../body.ts";
+import { type BodyRules, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
+import { ANSWER_IDLE_SECONDS, NO_IDLE_TIMEOUT } from "../idle.ts";
 import { type Query, readNumber, readQuery } from "../query.ts";
 import { jobRequest } from "../schemas.ts";
 import { bytesResponse, textResponse } from "../streamed.ts";
 
 /** Jobs on a page of the list. */
 export const LIST_LIMIT_DEFAULT = 50;
-export const LIST_LIMIT_MAX = 500;
 /** How long a result may be waited for. */
 export const WAIT_SECONDS_DEFAULT = 60;
 export const WAIT_SECONDS_MAX = 300;
 /** How long a cancel waits for the end before it answers 202. */
 export const CANCEL_WAIT_MS = 10_000;
-/** Seconds of silence that a waiting request is granted beyond its own deadline: no bound. */
-const NO_IDLE_TIMEOUT = 0;
-/** Seconds that a client may take nothing of an answer. */
-export const ANSWER_IDLE_SECONDS = 60;
 
 const JSON_HEADERS = { "Content-Type": "application/json" };
 
@@ -35,6 +32,7 @@ export interface JobRoutesOptions {
   /** The server's ceilings, for keys without their own. */
   readonly ceilings: Limits;
   readonly cancelWaitMs: number;
+  readonly bodies: BodyRules;
   /** A body that broke off while it was sent. */
   onBroken(c: Context<AppEnv>, error: unknown): void;
 }
@@ -46,8 +44,12 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
 
   app.post("/", async (c) => {
     readQuery(c, []);
+    refuseIdempotencyKey(c);
     const { tenant, ceilings } = c.get("principal");
-    const spec = jobSpec(jobRequest(await readJson(c)), ceilings ?? options.ceilings);
+    const spec = jobSpec(
+      jobRequest(await readJson(c, options.bodies)),
+      ceilings ?? options.ceilings,
+    );
     const job = await jobs.submit(tenant, spec);
     c.header("Location", `/v1/jobs/${job.id}`);
     return c.json(jobView(job), 201);
@@ -90,6 +92,12 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
 
   app.get("/:id/replay", (c) => replay(c, options));
   return app;
+}
+
+/** A client that sends one relies on it: silence would run its job twice. */
+function refuseIdempotencyKey(c: Context<AppEnv>): void {
+  if (c.req.header("idempotency-key") === undefined) return;
+  throw invalid("Idempotency-Key", "Cannot use header Idempotency-Key: not supported yet");
 }
 
 async function replay(c: Context<AppEnv, "/:id/replay">, options: JobRoutesOptions) {

@@ -6,6 +6,7 @@ import type { Layers } from "../../core/event.ts";
 import { DEFAULT_LIMITS, type Limits } from "../../core/limits.ts";
 import type { JobService } from "../../jobs/service.ts";
 import type { AppEnv } from "../env.ts";
+import { readQuery } from "../query.ts";
 
 /** What the server says of its engine. */
 export interface EngineFacts {
@@ -31,10 +32,11 @@ export interface StatusRoutesOptions {
 export function openRoutes({ jobs, engine, version }: StatusRoutesOptions): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
   app.get("/", (c) => c.json({ name: "cprg", version, api: "/v1", health: "/healthz" }));
-  app.get("/healthz", (c) => {
-    const ok = !jobs.isStopping;
-    const health = { ok, sandbox: engine.mode, missing: engine.missing };
-    return c.json(health, ok ? 200 : 503);
+  app.get("/healthz", async (c) => {
+    const trouble = await jobs.trouble();
+    const health = { ok: trouble === null, sandbox: engine.mode, missing: engine.missing };
+    if (trouble === null) return c.json(health);
+    return c.json({ ...health, reason: trouble.reason ?? trouble.code.toUpperCase() }, 503);
   });
   return app;
 }
@@ -45,7 +47,9 @@ export function statusRoutes(options: StatusRoutesOptions): Hono<AppEnv> {
   const startedMs = clock.monotonicMs();
   const app = new Hono<AppEnv>();
   app.get("/", async (c) => {
-    const counts = await jobs.counts();
+    readQuery(c, []);
+    const { role, tenant } = c.get("principal");
+    const counts = await jobs.counts(role === "admin" ? undefined : tenant);
     return c.json({
       version,
       instance: engine.instance,

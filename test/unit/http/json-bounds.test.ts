@@ -12,6 +12,8 @@ describe("checkJsonBounds()", () => {
     ["the most values", `[${"1,".repeat(JSON_VALUES_MAX - 1)}1]`],
     ["an open string", '{"a'],
     ["nothing", ""],
+    ["a name in two objects", '{"a":{"a":1},"b":[{"a":1},{"a":1}]}'],
+    ["a name among values", '{"a":"b","b":["b","b"]}'],
   ])("takes %s", (_, text) => {
     expect(() => checkJsonBounds(text)).not.toThrow();
   });
@@ -22,7 +24,10 @@ describe("checkJsonBounds()", () => {
     ["depth behind a string with backslashes", `["\\\\",${nested(JSON_DEPTH_MAX)}]`],
     ["objects in arrays", '[{"a":'.repeat(JSON_DEPTH_MAX)],
     ["one value more", `[${"1,".repeat(JSON_VALUES_MAX)}1]`],
-    ["many names", `{${'"a":1,'.repeat(JSON_VALUES_MAX)}}`],
+    ["a name twice", '{"a":1,"b":[{}],"a":2}'],
+    ["a name twice within", '{"env":{"A":"1","A":"2"}}'],
+    ["a name twice, written in two ways", '{"a":1,"\\u0061":2}'],
+    ["many names", `{${Array.from({ length: JSON_VALUES_MAX }, (_, n) => `"${n}":1`).join()}}`],
   ])("refuses %s", (_, text) => {
     expect(() => checkJsonBounds(text)).toThrow("Cannot read body");
   });

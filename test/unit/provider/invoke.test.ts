@@ -171,4 +171,42 @@ describe("invokeThrough()", () => {
     ).toMatchObject({ code: "canceled" });
     expect(never.seen.spec).toBeUndefined();
   });
+
+  test("signal and deadline also stop a start that hangs, or kill what it becomes", async () => {
+    const stuck = {
+      exec: ({ signal }: ExecSpec) =>
+        new Promise<Exec>((_, reject) => {
+          signal?.addEventListener("abort", () => reject(new Error("the start was given up")));
+        }),
+    };
+    expect(
+      await invokeThrough(stuck, { executable: "x", deadlineMs: 5 }, {}).catch(
+        (error: unknown) => error,
+      ),
+    ).toMatchObject({ code: "deadline_exceeded" });
+
+    const controller = new AbortController();
+    const deaf = fakeLease({ isEndless: true });
+    const slow = {
+      exec: async (spec: ExecSpec) => {
+        controller.abort();
+        return await deaf.exec(spec);
+      },
+    };
+    const command = { executable: "x", signal: controller.signal };
+    expect(await invokeThrough(slow, command, {}).catch((error: unknown) => error)).toMatchObject({
+      code: "canceled",
+    });
+    expect(deaf.seen.kills).toEqual(["user"]);
+  });
+
+  test("a deadline beyond what a timer holds is not over at once", async () => {
+    const lease = fakeLease({ isEndless: true });
+    const controller = new AbortController();
+    const command = { executable: "x", deadlineMs: 2 ** 40, signal: controller.signal };
+    const ended = invokeThrough(lease, command, {}).catch((error: unknown) => error);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    controller.abort();
+    expect(await ended).toMatchObject({ code: "canceled" });
+  });
 });

@@ -27,7 +27,9 @@ const facts = (fields: Partial<OutcomeFacts>): OutcomeFacts => {
   return {
     main: { type: "ended", report: report({}) },
     started: report({ type: 3, atNs: 1_500_000_000n }),
+    endNs: 2_000_000_000n,
     request: null,
+    killSentNs: null,
     counters: { oomKills: 0, cpuUs: 1500, memoryPeakBytes: 7, pidsPeak: 3 },
     limits: DEFAULT_LIMITS,
     watch: {
@@ -98,6 +100,21 @@ describe("decideOutcome()", () => {
       "oom",
     ],
     [
+      "a lost sandbox that did not die of SIGKILL is not oom",
+      { main: { type: "lost", death: { code: 1, signal: null } }, counters: oom },
+      "setup_failed",
+    ],
+    [
+      "SIGKILL that the caller sent is a signal, whatever the counter says",
+      { main: killed(9), counters: oom, killSentNs: 1_900_000_000n },
+      "signal",
+    ],
+    [
+      "SIGKILL before the caller's was sent is oom",
+      { main: killed(9, 1_800_000_000n), counters: oom, killSentNs: 1_900_000_000n },
+      "oom",
+    ],
+    [
       "a lost sandbox that we ended has our reason",
       {
         main: { type: "lost", death: { code: null, signal: 9 } },
@@ -121,6 +138,11 @@ describe("decideOutcome()", () => {
       expect(outcome.error !== undefined).toBe(reason === "setup_failed");
     });
   }
+
+  test("a lost sandbox has lasted until it was known to be", () => {
+    const main = { type: "lost", death: { code: null, signal: 9 } } as const;
+    expect(decideOutcome(facts({ main, endNs: 4_000_000_000n })).durationMs).toBe(2500);
+  });
 
   test("RLIMIT_CPU's signal is the CPU limit when that much was used", () => {
     const counters = { ...oom, oomKills: 0, cpuUs: DEFAULT_LIMITS.cpu_seconds * 1e6 };
