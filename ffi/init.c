@@ -163,7 +163,7 @@ static void init_request(void) {
 }
 
 _Noreturn static void init_loop(int signal_fd) {
-    static struct kernel_pollfd fds[CPRG_EXECS_MAX + 2];
+    static struct kernel_pollfd fds[SERVE_FDS_MAX + 2];
     for (;;) {
         fds[0] = (struct kernel_pollfd){CPRG_INIT_CONTROL_FD, K_POLLIN, 0};
         fds[1] = (struct kernel_pollfd){signal_fd, K_POLLIN, 0};

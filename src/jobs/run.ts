@@ -106,6 +106,7 @@ function execSpec(
     executable,
     arguments: language === null ? args : language.command(spec.args),
     directory: root,
+    language: spec.language,
     variables: sandboxVariables({ ...language?.variables, ...spec.env }),
     ...(spec.stdinBase64 === null ? {} : { stdin: Buffer.from(spec.stdinBase64, "base64") }),
   };

@@ -18,6 +18,7 @@ import { OutputStream } from "./output.ts";
 import { listenFor } from "./reports.ts";
 import { WORKSPACE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
+import type { SeccompFilters } from "./seccomp/filters.ts";
 import { encodeExec } from "./spawn-plan.ts";
 import { stepError } from "./steps.ts";
 import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
@@ -38,6 +39,7 @@ export interface ExecHost {
   readonly sandbox: Sandbox;
   readonly limits: Limits;
   readonly log: Log;
+  readonly filters: SeccompFilters;
 }
 
 /** The server's ends of a program's streams, and the program's own. */
@@ -72,6 +74,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       rlimits: execRlimits(limits, host.sandbox.groups.hasMemoryLimit),
       umask: UMASK,
       oomScoreAdj: OOM_SCORE_ADJ,
+      filter: host.filters.of(spec.language),
     });
     await host.sandbox.channel.send(message, [...pipes.theirs, ...group.fds]);
   } catch (error) {
@@ -93,6 +96,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       spec,
       started,
       exited: reports.ended,
+      violated: reports.violated,
     });
   }
   closeOurs(pipes);
@@ -148,10 +152,11 @@ interface Started {
   readonly spec: ExecSpec;
   readonly started: Report;
   readonly exited: Promise<Report | null>;
+  readonly violated: Promise<Report>;
 }
 
 function assemble(host: ExecHost, made: Started): LocalExec {
-  const { id, limits, before, group, pipes, spec, started, exited } = made;
+  const { id, limits, before, group, pipes, spec, started, exited, violated } = made;
   const { native, sandbox, log } = host;
   const queue = new NoticeQueue();
   // The watch is made first, but nothing calls back before this function has returned.
@@ -191,6 +196,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     input: pipes.input,
     started,
     exited,
+    violated,
   });
   execBox.exec = exec;
   if (spec.stdin instanceof Uint8Array) feed(pipes.input, spec.stdin);

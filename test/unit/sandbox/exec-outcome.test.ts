@@ -34,6 +34,7 @@ const facts = (fields: Partial<OutcomeFacts>): OutcomeFacts => {
       hits,
       hit: (limit, seen) => hits.push({ limit, value: DEFAULT_LIMITS[limit], ...seen }),
     },
+    violations: [],
     killed: 0,
     ...fields,
   };
