@@ -72,7 +72,7 @@ enum cprg_step {
     CPRG_STEP_DIRECTORY = 71,
     CPRG_STEP_EXECVE = 72,
     CPRG_STEP_SECCOMP = 73, /* comes between NO_NEW_PRIVS and DIRECTORY; index: 0 installing the
-                               filter, 1 handing its listener to init */
+                               filter, 1 handing its listener to init, 2 it trapped that itself */
     /* a transfer while it runs; index: which entry of the stream */
     CPRG_STEP_STREAM = 80, /* the stream is malformed, beyond a bound, or was cut */
     CPRG_STEP_ENTRY = 81,  /* creating or reading one entry */

@@ -256,8 +256,8 @@ uint32_t serve_poll(struct kernel_pollfd *fds) {
             fds[count++] = (struct kernel_pollfd){entry->status_fd, K_POLLIN, 0};
         }
         if (entry->listener != 0) {
-            /* A violation is reported once, and between the start and the end. */
-            bool wanted = entry->pid != 0 && entry->started && !entry->has_violated;
+            /* A violation is reported once, and never after the end. */
+            bool wanted = entry->pid != 0 && !entry->has_violated;
             serve_polled[count] = (uint16_t)i;
             fds[count++] = (struct kernel_pollfd){entry->listener, wanted ? K_POLLIN : 0, 0};
         }
@@ -311,11 +311,28 @@ static void serve_read_status(struct served *entry) {
     }
 }
 
+/* The filter traps what the child does before execve: no filter of the server's own does. */
+static void serve_trapped_itself(struct served *entry) {
+    entry->has_violated = true;
+    if (!entry->has_outcome) {
+        entry->outcome = report_failure(CPRG_REPORT_EXEC_FAILED, CPRG_STEP_SECCOMP, 2, K_EPERM);
+        entry->has_outcome = true;
+    }
+    (void)sys_kill(entry->pid, K_SIGKILL);
+}
+
 /* Reports the first violation of an exec and kills what made it: the trapped thread's process, and
    the main one. Neither number can be another process's: one waits in its call, the other is not
    reaped. Everything else of the exec is the server's to kill, which knows its group. */
 static void serve_violation(struct served *entry) {
     struct notify_call call;
+    if (!entry->started && entry->status_fd >= 0) {
+        serve_read_status(entry); /* its end may have come after poll had looked there */
+    }
+    if (!entry->started) {
+        serve_trapped_itself(entry);
+        return;
+    }
     if (!notify_receive(entry->listener, &call)) {
         return;
     }

@@ -17,11 +17,11 @@ const VERDICT = { kill: 0x8000_0000, notify: 0x7fc0_0000, allow: 0x7fff_0000 } a
 /** enum cprg_filter. */
 const FILTER = { none: 0, notify: 1, kill: 2 } as const;
 
-/** A program that answers unshare(2) and lets all else run. */
-function program(verdict: number): Uint8Array {
+/** A program that answers one call, unshare(2), and lets all else run. */
+function program(verdict: number, nr = UNSHARE): Uint8Array {
   const lines = [
     [0x20, 0, 0, 0],
-    [0x15, 0, 1, UNSHARE],
+    [0x15, 0, 1, nr],
     [0x06, 0, 0, verdict],
     [0x06, 0, 0, VERDICT.allow],
   ] as const;
@@ -124,6 +124,14 @@ requireHost({ root: true, userns: true, programs: ["unshare", "python3"] }).desc
           { type: reportType.execFailed, step: step.seccomp, index: 0, err: EINVAL },
         ]);
       }
+    });
+
+    test("that traps the child itself is a failed step too, and hangs nothing", () => {
+      const chdir = process.arch === "x64" ? 80 : 49;
+      const filter = { notify: program(VERDICT.notify, chdir), kill };
+      expect(reportsOf(["/bin/true"], filter)).toMatchObject([
+        { type: reportType.execFailed, step: step.seccomp, index: 2, signal: SIGKILL },
+      ]);
     });
 
     test("does not hide why a program cannot start", () => {
