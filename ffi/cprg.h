@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CPRG_ABI    1u
+#define CPRG_ABI    2u
 #define CPRG_EXPORT __attribute__((visibility("default")))
 
 /* Bounds. Each is enforced by whoever parses, and a request beyond one is an error, never cut. */
@@ -23,6 +23,7 @@
 #define CPRG_PLAN_MAX        512u     /* steps of a root plan */
 #define CPRG_ARGS_MAX        4096u    /* argv and envp entries of one exec, together */
 #define CPRG_RLIMITS_MAX     16u      /* rlimits of one exec */
+#define CPRG_FILTER_MAX      32768u   /* bytes of one seccomp program: BPF_MAXINSNS of 8 */
 #define CPRG_EXECS_MAX       256u     /* children init serves at once */
 #define CPRG_PATH_MAX        4096u    /* bytes of a path, its NUL included */
 #define CPRG_ENTRIES_MAX     1000000u /* entries of one archive stream */
@@ -70,6 +71,8 @@ enum cprg_step {
     CPRG_STEP_NO_NEW_PRIVS = 70,
     CPRG_STEP_DIRECTORY = 71,
     CPRG_STEP_EXECVE = 72,
+    CPRG_STEP_SECCOMP = 73, /* comes between NO_NEW_PRIVS and DIRECTORY; index: 0 installing the
+                               filter, 1 handing its listener to init, 2 it trapped that itself */
     /* a transfer while it runs; index: which entry of the stream */
     CPRG_STEP_STREAM = 80, /* the stream is malformed, beyond a bound, or was cut */
     CPRG_STEP_ENTRY = 81,  /* creating or reading one entry */
@@ -259,6 +262,18 @@ struct cprg_rlimit {
     uint64_t hard; /* both are lowered to the current hard limit, never raised */
 };
 
+/*
+ * The filter of an exec: two seccomp programs (struct sock_filter[]), made from the same rules.
+ * `notify` asks a listener where `kill` kills the process. An exec gets the first that the kernel
+ * takes: notify, if the request has it, or else kill; with neither it has no filter. A request that
+ * has notify has kill.
+ */
+enum cprg_filter {
+    CPRG_FILTER_NONE = 0,
+    CPRG_FILTER_NOTIFY = 1, /* what a filter traps is reported, and never returns */
+    CPRG_FILTER_KILL = 2,   /* what a filter traps ends its process with SIGSYS */
+};
+
 struct cprg_request {
     uint32_t size; /* sizeof(struct cprg_request) */
     uint32_t type;
@@ -275,7 +290,11 @@ struct cprg_request {
     uint32_t argv; /* offset of uint32_t[argc], offsets of strings; argv[0] is a path or a name
                       looked up in PATH of envp */
     uint32_t envc;
-    uint32_t envp; /* offset of uint32_t[envc] */
+    uint32_t envp;          /* offset of uint32_t[envc] */
+    uint32_t notify;        /* EXEC: offset of the notify program */
+    uint32_t notify_length; /* its bytes, 0: none */
+    uint32_t kill;          /* EXEC: offset of the kill program */
+    uint32_t kill_length;
     uint32_t reserved;
 };
 /* Descriptors of an EXEC message, in order: stdin unless CPRG_FLAG_NULL_STDIN, stdout, stderr,
@@ -284,10 +303,13 @@ struct cprg_request {
 enum cprg_report_type {
     CPRG_REPORT_READY = 1,        /* the workspace descriptor waits on the control socket */
     CPRG_REPORT_SETUP_FAILED = 2, /* step, index, err; init exits */
-    CPRG_REPORT_STARTED = 3,      /* execve succeeded, or the transfer begins */
+    CPRG_REPORT_STARTED = 3,      /* execve succeeded, or the transfer begins; code: cprg_filter */
     CPRG_REPORT_EXEC_FAILED = 4,  /* step, index, err; the exec never ran */
     CPRG_REPORT_EXITED = 5,       /* code or signal, usage: from a real wait4 */
     CPRG_REPORT_TRANSFERRED = 6,  /* entries, bytes; or step, index, err */
+    CPRG_REPORT_VIOLATION = 7,    /* code: seccomp_data.nr, entries: seccomp_data.arch, pid: the
+                                     thread; once, between STARTED and EXITED. init has killed the
+                                     thread's process and the main one, the server kills the rest */
 };
 
 struct cprg_report {
@@ -340,7 +362,7 @@ _Static_assert(sizeof(struct cprg_statfs) == 40, "layout.ts");
 _Static_assert(sizeof(struct cprg_plan_step) == 24, "layout.ts");
 _Static_assert(sizeof(struct cprg_plan) == 48, "layout.ts");
 _Static_assert(sizeof(struct cprg_rlimit) == 24, "layout.ts");
-_Static_assert(sizeof(struct cprg_request) == 64, "layout.ts");
+_Static_assert(sizeof(struct cprg_request) == 80, "layout.ts");
 _Static_assert(sizeof(struct cprg_report) == 80, "layout.ts");
 _Static_assert(sizeof(struct cprg_entry) == 24, "layout.ts");
 

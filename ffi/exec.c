@@ -2,21 +2,24 @@
  * exec.c - see exec.h. The order in the child, which init cloned with all signals blocked:
  *   1. enter the cgroups, so that all that follows is charged and killable
  *   2. new session
- *   3. descriptors: streams to 0, 1, 2 and the status pipe to 3, nothing else; umask
+ *   3. descriptors: streams to 0, 1, 2 and the status socket to 3, nothing else; umask
  *   4. rlimits, only lowered
  *   5. identity: the program's id, no groups, no capability in any of the five sets
  *   6. no_new_privs
- *   7. working directory, with the program's own rights
- *   8. default signal mask, execve
+ *   7. the system call filter, under which all that follows runs (filter.c)
+ *   8. working directory, with the program's own rights
+ *   9. default signal mask, execve
  */
 #include "exec.h"
 
+#include "filter.h"
 #include "identity.h"
 #include "sys.h"
 #include "text.h"
 
-/* All that init can have open at once: see close_range below. */
-#define EXEC_FDS_MAX (CPRG_EXECS_MAX + 64u)
+/* All that init can have open at once, a status socket and a listener for each exec among it: see
+   close_range below. */
+#define EXEC_FDS_MAX (2 * CPRG_EXECS_MAX + 64u)
 
 _Noreturn void exec_fail(const struct exec_start *start, struct step_result result) {
     int status_fd = result.step > CPRG_STEP_STDIO ? EXEC_STATUS_FD : start->context.status_fd;
@@ -146,7 +149,7 @@ struct step_result exec_prepare(const struct exec_start *start) {
     return result;
 }
 
-/*** 8. execve ***/
+/*** 9. execve ***/
 
 static char **exec_fill(char **at, const struct message *message, const uint32_t *offsets,
                         uint32_t count) {
@@ -216,7 +219,7 @@ static int exec_search(const char *name, char *const argv[], char *const envp[])
     }
 }
 
-static int exec_program(struct exec_start *start) {
+static int exec_program(struct exec_start *start, enum cprg_filter filter) {
     const struct request *request = &start->request;
     const struct cprg_request *head = request->head;
     const uint64_t none = 0;
@@ -224,7 +227,7 @@ static int exec_program(struct exec_start *start) {
     char **envp = exec_fill(argv, &request->message, request->argv, head->argc);
     (void)exec_fill(envp, &request->message, request->envp, head->envc);
     (void)sys_sigprocmask(K_SIG_SETMASK, &none, NULL);
-    *start->context.reached = 1;
+    *start->context.reached = EXEC_REACHED(filter);
     const char *name = (const char *)request->message.bytes + request->argv[0];
     if (name[0] == '\0') {
         return -K_ENOENT;
@@ -233,12 +236,16 @@ static int exec_program(struct exec_start *start) {
 }
 
 _Noreturn void exec_child(struct exec_start *start) {
+    enum cprg_filter filter = CPRG_FILTER_NONE;
     struct step_result result = exec_prepare(start);
+    if (result.err == 0) {
+        result = filter_install(&start->request, start->context.can_notify, &filter);
+    }
     if (result.err == 0) {
         result = step_of(CPRG_STEP_DIRECTORY, 0, sys_chdir(start->request.path));
     }
     if (result.err == 0) {
-        result = step_of(CPRG_STEP_EXECVE, 0, exec_program(start));
+        result = step_of(CPRG_STEP_EXECVE, 0, exec_program(start, filter));
     }
     exec_fail(start, result);
 }

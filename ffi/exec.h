@@ -8,14 +8,19 @@
 #include "report.h"
 #include "request.h"
 
-/* The number of the status pipe in a child; above 0, 1 and 2. */
+/* The number of the status socket in a child; above 0, 1 and 2. */
 #define EXEC_STATUS_FD 3
+
+/* What the child notes: that it calls execve, and under which filter (enum cprg_filter). */
+#define EXEC_REACHED(filter)    ((uint8_t)((filter) + 1))
+#define EXEC_FILTER_OF(reached) ((reached) == 0 ? CPRG_FILTER_NONE : (reached)-1)
 
 struct exec_context {
     uint32_t id_program;
     bool map_self;             /* setgroups is denied by the map */
-    int status_fd;             /* write end, close-on-exec */
-    volatile uint8_t *reached; /* shared with init: set right before execve */
+    bool can_notify;           /* init reads notifications of this kernel */
+    int status_fd;             /* the child's end, close-on-exec */
+    volatile uint8_t *reached; /* shared with init: EXEC_REACHED of the filter, before execve */
 };
 
 /*
@@ -33,9 +38,9 @@ struct exec_start {
 
 /* The steps that execs and transfers share, in the order listed in exec.c. */
 struct step_result exec_prepare(const struct exec_start *start);
-/* Never returns: the program runs, or a record on the status pipe says why not. */
+/* Never returns: the program runs, or a record on the status socket says why not. */
 _Noreturn void exec_child(struct exec_start *start);
-/* Writes the record of a failed step, to wherever the status pipe is by then, and exits. */
+/* Writes the record of a failed step, to wherever the status socket is by then, and exits. */
 _Noreturn void exec_fail(const struct exec_start *start, struct step_result result);
 
 #endif

@@ -95,6 +95,15 @@ static void init_limit_namespaces(int proc, const char *count) {
     (void)proc_write(proc, "sys/user/max_user_namespaces", count);
 }
 
+/* What programs take of these is charged to whoever made the namespace too, for the whole host
+   (user_namespaces(7), /proc/sys/user): one sandbox must not use up everybody's. */
+static void init_limit_watches(int proc) {
+    (void)proc_write(proc, "sys/user/max_inotify_instances", "8");
+    (void)proc_write(proc, "sys/user/max_inotify_watches", "2048");
+    (void)proc_write(proc, "sys/user/max_fanotify_groups", "0");
+    (void)proc_write(proc, "sys/user/max_fanotify_marks", "0");
+}
+
 /* With one mapped id, the program's final id is another name for it, in a namespace below. */
 static struct step_result init_nest(int proc, uint32_t id) {
     char line[64];
@@ -163,7 +172,7 @@ static void init_request(void) {
 }
 
 _Noreturn static void init_loop(int signal_fd) {
-    static struct kernel_pollfd fds[CPRG_EXECS_MAX + 2];
+    static struct kernel_pollfd fds[SERVE_FDS_MAX + 2];
     for (;;) {
         fds[0] = (struct kernel_pollfd){CPRG_INIT_CONTROL_FD, K_POLLIN, 0};
         fds[1] = (struct kernel_pollfd){signal_fd, K_POLLIN, 0};
@@ -206,6 +215,7 @@ _Noreturn static void init_main(const char *own_uid, const char *own_gid) {
     bool nested = self && plan.head->id_program != 0;
     if (plan.head->id_map != CPRG_MAP_NONE) { /* else the limit would be the host's */
         init_limit_namespaces(proc, nested ? "1" : "0");
+        init_limit_watches(proc);
     }
     if (nested) {
         init_require(init_nest(proc, plan.head->id_program));

@@ -1,4 +1,4 @@
-/* report.h - the records that go up the report pipe, and the status pipe of each exec. */
+/* report.h - the records that go up the report pipe, and the status socket of each exec. */
 #ifndef CPRG_REPORT_H
 #define CPRG_REPORT_H
 

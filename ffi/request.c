@@ -46,6 +46,21 @@ static int request_check_descriptors(struct request *request,
     return 0;
 }
 
+/* A seccomp program, checked for its place and size alone: the kernel checks the rest. False if it
+   is outside the message. */
+static bool request_program(const struct message *message, uint32_t offset, uint32_t length,
+                            const void **program) {
+    *program = NULL;
+    if (length == 0) {
+        return true;
+    }
+    if (length > CPRG_FILTER_MAX || length % K_SOCK_FILTER_SIZE != 0) {
+        return false;
+    }
+    *program = message_span(message, offset, length, 1, K_SOCK_FILTER_SIZE);
+    return *program != NULL;
+}
+
 static int request_check_exec(struct request *request) {
     const struct cprg_request *head = request->head;
     const struct message *message = &request->message;
@@ -57,6 +72,11 @@ static int request_check_exec(struct request *request) {
     if (head->argc == 0 || request->argv == NULL || request->envp == NULL ||
         !request_strings(message, request->argv, head->argc) ||
         !request_strings(message, request->envp, head->envc)) {
+        return -K_EINVAL;
+    }
+    if (!request_program(message, head->notify, head->notify_length, &request->notify) ||
+        !request_program(message, head->kill, head->kill_length, &request->kill) ||
+        (request->notify != NULL && request->kill == NULL)) {
         return -K_EINVAL;
     }
     return 0;

@@ -15,6 +15,8 @@ struct request {
     const char *path;
     const uint32_t *argv; /* offsets of strings, all checked */
     const uint32_t *envp;
+    const void *notify; /* seccomp programs, NULL: none */
+    const void *kill;
     const int32_t *stream_fds; /* stdin, stdout, stderr; or the one of a transfer */
     uint32_t stream_fd_count;
     const int32_t *cgroup_fds;

@@ -1,19 +1,24 @@
 /*
  * serve.c - see serve.h.
  *
- * A child's status pipe is close-on-exec. Its end without a record means that execve succeeded -
+ * A child's status socket is close-on-exec. Its end without a record means that execve succeeded -
  * if the child got as far as execve, which it notes in a page that it shares with init, so that a
  * child killed earlier is not taken for a program. What a child reports itself (a failed exec, a
  * finished transfer) is kept until it is reaped: when the server hears of an end, the id is free.
  *
  * An exec is cloned with init's memory (CLONE_VM), like init out of the server: fork(2) copies page
  * tables and then faults on each page, which here costs as much as execve itself. What the child
- * uses is its own exec_start, busy until the pipe ends: by then it has other memory or none. Two
+ * uses is its own exec_start, busy until the socket ends: by then it has other memory or none. Two
  * kinds of child are forked instead: transfers, which keep running this program, and an exec while
  * SERVE_SHARED others are starting, so that none has to wait.
+ *
+ * The status connection is a socket and no pipe because it also carries the listener of the exec's
+ * filter. A listener stays open until all processes under its filter are gone, also past the end of
+ * the main one: while it is open a call that was trapped never returns.
  */
 #include "serve.h"
 
+#include "notify.h"
 #include "report.h"
 #include "request.h"
 #include "sys-clone.h"
@@ -25,12 +30,15 @@
 struct served {
     struct exec_start *busy; /* memory that the child still shares, or NULL */
     struct cprg_report outcome;
-    int32_t pid; /* 0: the entry is free */
+    int32_t pid; /* 0: the entry is free, but for a listener */
     uint32_t id;
-    int status_fd; /* read end, -1 when it has ended */
+    int status_fd; /* init's end, -1 when it has ended */
+    int listener;  /* of its filter; 0, which is never one, for none */
     bool transfer;
     bool started;
     bool has_outcome;
+    bool has_violated;
+    bool is_reaped; /* pid is nobody's any more */
 };
 
 /* init's own state, zero at start: one process, one thread. */
@@ -40,6 +48,7 @@ static struct exec_start serve_starts[SERVE_SHARED + 1]; /* the last one never i
 static bool serve_start_busy[SERVE_SHARED];
 static uint32_t serve_id_program;
 static bool serve_map_self;
+static bool serve_can_notify;
 static int32_t serve_oom_score; /* what init has been raised to */
 
 /*** Reports ***/
@@ -58,6 +67,7 @@ static void serve_refuse(uint32_t id, enum cprg_step step, int error) {
 
 static void serve_started(struct served *entry) {
     struct cprg_report report = report_make(CPRG_REPORT_STARTED, 0);
+    report.code = EXEC_FILTER_OF(serve_reached[entry - serve_table]);
     report.pid = entry->pid;
     entry->started = true;
     serve_report(&report, entry->id);
@@ -70,6 +80,7 @@ int serve_start(uint32_t id_program, bool map_self) {
         sys_mmap(CPRG_EXECS_MAX, K_PROT_READ | K_PROT_WRITE, K_MAP_SHARED | K_MAP_ANONYMOUS);
     serve_id_program = id_program;
     serve_map_self = map_self;
+    serve_can_notify = notify_is_possible();
     serve_reached = (volatile uint8_t *)(uintptr_t)page;
     return page < 0 ? (int)page : 0;
 }
@@ -91,13 +102,28 @@ static struct served *serve_find(uint32_t id) {
     return NULL;
 }
 
+static void serve_close_listener(struct served *entry) {
+    (void)sys_close(entry->listener);
+    entry->listener = 0;
+}
+
+/* Last, one whose listener is still open although its main process has ended: before Linux 5.9 a
+   listener does not say that nothing is left under its filter. */
 static struct served *serve_free_entry(void) {
+    struct served *listening = NULL;
     for (uint32_t i = 0; i < CPRG_EXECS_MAX; i++) {
-        if (serve_table[i].pid == 0) {
+        if (serve_table[i].pid != 0) {
+            continue;
+        }
+        if (serve_table[i].listener == 0) {
             return &serve_table[i];
         }
+        listening = &serve_table[i];
     }
-    return NULL;
+    if (listening != NULL) {
+        serve_close_listener(listening);
+    }
+    return listening;
 }
 
 /*
@@ -156,13 +182,13 @@ static int serve_child(struct exec_start *start, struct served *entry) {
     bool transfer = start->request.head->type != CPRG_REQUEST_EXEC;
     bool shared = !transfer && place < SERVE_SHARED;
     int status[2] = {-1, -1};
-    int result = sys_pipe2(status, K_O_CLOEXEC);
+    int result = sys_socketpair(K_AF_UNIX, K_SOCK_SEQPACKET | K_O_CLOEXEC, status);
     if (result < 0) {
         return result;
     }
     serve_reached[slot] = 0;
-    start->context =
-        (struct exec_context){serve_id_program, serve_map_self, status[1], &serve_reached[slot]};
+    start->context = (struct exec_context){serve_id_program, serve_map_self, serve_can_notify,
+                                           status[1], &serve_reached[slot]};
     int pid = shared ? serve_clone_shared(start) : serve_fork(start, transfer);
     (void)sys_close(status[1]);
     if (pid < 0) {
@@ -182,11 +208,11 @@ static int serve_child(struct exec_start *start, struct served *entry) {
 
 static void serve_run(struct exec_start *start) {
     uint32_t id = start->request.head->id;
-    struct served *entry = serve_free_entry();
     if (serve_find(id) != NULL) {
         serve_refuse(id, CPRG_STEP_REQUEST, K_EEXIST);
         return;
     }
+    struct served *entry = serve_free_entry();
     int result = serve_raise_oom_score(start->request.head->oom_score_adj);
     if (result < 0) {
         serve_refuse(id, CPRG_STEP_SESSION, result);
@@ -216,24 +242,53 @@ void serve_message(struct exec_start *start, uint32_t length) {
     channel_close_fds(&received);
 }
 
-/*** Status pipes ***/
+/*** Status sockets and listeners ***/
+
+/* The entry of each descriptor that serve_poll() listed. */
+static uint16_t serve_polled[SERVE_FDS_MAX];
 
 uint32_t serve_poll(struct kernel_pollfd *fds) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < CPRG_EXECS_MAX; i++) {
-        if (serve_table[i].pid != 0 && serve_table[i].status_fd >= 0) {
-            fds[count++] = (struct kernel_pollfd){serve_table[i].status_fd, K_POLLIN, 0};
+        const struct served *entry = &serve_table[i];
+        if (entry->pid != 0 && entry->status_fd >= 0) {
+            serve_polled[count] = (uint16_t)i;
+            fds[count++] = (struct kernel_pollfd){entry->status_fd, K_POLLIN, 0};
+        }
+        if (entry->listener != 0) {
+            /* A violation is reported once, and never after the end. */
+            bool wanted = entry->pid != 0 && !entry->has_violated;
+            serve_polled[count] = (uint16_t)i;
+            fds[count++] = (struct kernel_pollfd){entry->listener, wanted ? K_POLLIN : 0, 0};
         }
     }
     return count;
 }
 
-/* Reads one record or the end. Only called when there is one of them, so it never blocks: either
-   poll said so, or the only writer is dead. */
+/* A listener that got lost on the way (no descriptor left here) would let trapped calls return. */
+static void serve_take_listener(struct served *entry, const struct channel_message *received) {
+    if (received->fd_count == 1) {
+        entry->listener = received->fds[0];
+        return;
+    }
+    entry->outcome = report_failure(CPRG_REPORT_EXEC_FAILED, CPRG_STEP_SECCOMP, 1, K_EMFILE);
+    entry->has_outcome = true;
+    if (!entry->is_reaped) {
+        (void)sys_kill(entry->pid, K_SIGKILL);
+    }
+}
+
+/* Reads one message or the end. Only called when there is one of them: either poll said so, or the
+   only writer is dead. */
 static void serve_read_status(struct served *entry) {
     struct cprg_report record = {0};
-    long count = sys_read(entry->status_fd, &record, sizeof record);
-    if (count == -K_EINTR) {
+    struct channel_message received;
+    long count = channel_receive(entry->status_fd, &record, sizeof record, &received);
+    if (count == -K_EAGAIN) {
+        return;
+    }
+    if (count == 1) {
+        serve_take_listener(entry, &received);
         return;
     }
     if (count == (long)sizeof record) {
@@ -256,16 +311,56 @@ static void serve_read_status(struct served *entry) {
     }
 }
 
+/* The filter traps what the child does before execve: no filter of the server's own does. */
+static void serve_trapped_itself(struct served *entry) {
+    entry->has_violated = true;
+    if (!entry->has_outcome) {
+        entry->outcome = report_failure(CPRG_REPORT_EXEC_FAILED, CPRG_STEP_SECCOMP, 2, K_EPERM);
+        entry->has_outcome = true;
+    }
+    (void)sys_kill(entry->pid, K_SIGKILL);
+}
+
+/* Reports the first violation of an exec and kills what made it: the trapped thread's process, and
+   the main one. Neither number can be another process's: one waits in its call, the other is not
+   reaped. Everything else of the exec is the server's to kill, which knows its group. */
+static void serve_violation(struct served *entry) {
+    struct notify_call call;
+    if (!entry->started && entry->status_fd >= 0) {
+        serve_read_status(entry); /* its end may have come after poll had looked there */
+    }
+    if (!entry->started) {
+        serve_trapped_itself(entry);
+        return;
+    }
+    if (!notify_receive(entry->listener, &call)) {
+        return;
+    }
+    struct cprg_report report = report_make(CPRG_REPORT_VIOLATION, 0);
+    report.code = call.nr;
+    report.entries = call.arch;
+    report.pid = (int32_t)call.pid;
+    entry->has_violated = true;
+    if (call.waits) {
+        (void)sys_kill((int)call.pid, K_SIGKILL);
+    }
+    (void)sys_kill(entry->pid, K_SIGKILL);
+    serve_report(&report, entry->id);
+}
+
 void serve_readable(const struct kernel_pollfd *fds, uint32_t count) {
-    uint32_t slot = 0;
     for (uint32_t i = 0; i < count; i++) {
-        while (serve_table[slot].pid == 0 || serve_table[slot].status_fd != fds[i].fd) {
-            slot++; /* serve_poll() listed them in the order of the table */
+        struct served *entry = &serve_table[serve_polled[i]];
+        if (fds[i].revents == 0) {
+            continue;
         }
-        if (fds[i].revents != 0) {
-            serve_read_status(&serve_table[slot]);
+        if (entry->pid != 0 && entry->status_fd == fds[i].fd) {
+            serve_read_status(entry);
+        } else if ((fds[i].revents & K_POLLIN) != 0) {
+            serve_violation(entry);
+        } else {
+            serve_close_listener(entry); /* POLLHUP: nothing is left under the filter */
         }
-        slot++;
     }
 }
 
@@ -286,6 +381,7 @@ static struct cprg_report serve_end_report(const struct served *entry, int signa
 }
 
 static void serve_ended(struct served *entry, int status, const struct kernel_rusage *usage) {
+    entry->is_reaped = true;
     while (entry->status_fd >= 0) {
         serve_read_status(entry); /* its start, if that is still unread, comes first */
     }

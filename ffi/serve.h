@@ -15,7 +15,9 @@ struct exec_start *serve_buffer(void);
 /* What was received there: starts a child, or signals one; every failure is a report. Closes the
    message's descriptors. */
 void serve_message(struct exec_start *start, uint32_t length);
-/* Appends the status pipes to wait for: how many. `fds` has room for CPRG_EXECS_MAX. */
+/* Most descriptors to wait for: a status socket and a listener for each child. */
+#define SERVE_FDS_MAX (2 * CPRG_EXECS_MAX)
+/* Appends what to wait for: how many. `fds` has room for SERVE_FDS_MAX. */
 uint32_t serve_poll(struct kernel_pollfd *fds);
 /* After poll: `fds` and `count` as serve_poll() left them. */
 void serve_readable(const struct kernel_pollfd *fds, uint32_t count);

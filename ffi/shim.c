@@ -198,7 +198,8 @@ CPRG_EXPORT int32_t cprg_pidfd(int32_t pid) {
 }
 
 CPRG_EXPORT int32_t cprg_harden(void) {
-    static const struct kernel_rlimit none = {0, 0};
+    /* core(5): a piped core_pattern ignores a limit of 0, and only of 1 says "no dump". */
+    static const struct kernel_rlimit none = {1, 1};
     int32_t result = sys_prctl(K_PR_SET_DUMPABLE, 0, 0);
     return result < 0 ? result : sys_prlimit64(K_RLIMIT_CORE, &none, NULL);
 }

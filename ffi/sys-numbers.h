@@ -16,6 +16,7 @@
     X(munmap, 11, 215)                                                                             \
     X(rt_sigaction, 13, 134)                                                                       \
     X(rt_sigprocmask, 14, 135)                                                                     \
+    X(ioctl, 16, 29)                                                                               \
     X(mremap, 25, 216)                                                                             \
     X(sendmsg, 46, 211)                                                                            \
     X(recvmsg, 47, 212)                                                                            \
@@ -70,6 +71,7 @@
     X(pipe2, 293, 59)                                                                              \
     X(prlimit64, 302, 261)                                                                         \
     X(renameat2, 316, 276)                                                                         \
+    X(seccomp, 317, 277)                                                                           \
     X(memfd_create, 319, 279)                                                                      \
     X(execveat, 322, 281)                                                                          \
     X(statx, 332, 291)                                                                             \

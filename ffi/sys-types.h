@@ -22,11 +22,13 @@ enum {
     K_EAGAIN = 11,
     K_ENOMEM = 12,
     K_EACCES = 13,
+    K_EBUSY = 16,
     K_EEXIST = 17,
     K_ENODEV = 19,
     K_ENOTDIR = 20,
     K_EISDIR = 21,
     K_EINVAL = 22,
+    K_EMFILE = 24,
     K_EPIPE = 32,
     K_ENAMETOOLONG = 36,
     K_ENOSYS = 38,
@@ -275,6 +277,37 @@ struct kernel_cap_sets { /* [0] capabilities 0 to 31, [1] 32 to 63 */
 
 #define K_KEYCTL_JOIN_SESSION_KEYRING 1
 #define K_IOPRIO_WHO_PROCESS          1
+
+/*** Seccomp (linux/seccomp.h, linux/filter.h) ***/
+
+#define K_SECCOMP_SET_MODE_FILTER          1u
+#define K_SECCOMP_GET_NOTIF_SIZES          3u
+#define K_SECCOMP_FILTER_FLAG_NEW_LISTENER 8u
+#define K_SECCOMP_IOCTL_NOTIF_RECV         0xc0502100u
+/* With the direction that Linux 5.0 gave it by mistake: the only one that all versions take. */
+#define K_SECCOMP_IOCTL_NOTIF_ID_VALID 0x80082102u
+
+struct kernel_sock_fprog {
+    uint16_t count; /* of instructions */
+    const void *filter;
+};
+#define K_SOCK_FILTER_SIZE 8u
+
+struct kernel_seccomp_notif_sizes {
+    uint16_t notif;
+    uint16_t response;
+    uint16_t data;
+};
+struct kernel_seccomp_notif {
+    uint64_t id;
+    uint32_t pid; /* the thread's, as the reader's pid namespace has it */
+    uint32_t flags;
+    int32_t nr;
+    uint32_t arch;
+    uint64_t instruction_pointer;
+    uint64_t arguments[6];
+};
+_Static_assert(sizeof(struct kernel_seccomp_notif) == 80, "struct seccomp_notif");
 
 /*** Mounts ***/
 

@@ -73,6 +73,9 @@ static inline int sys_dup3(int from, int to, int flags) {
 static inline int sys_fcntl(int fd, int command, long argument) {
     return (int)SYS3(fcntl, fd, command, argument);
 }
+static inline int sys_ioctl(int fd, unsigned request, void *argument) {
+    return (int)SYS3(ioctl, fd, request, SYS_P(argument));
+}
 static inline int sys_pipe2(int fds[2], int flags) {
     return (int)SYS2(pipe2, SYS_P(fds), flags);
 }
@@ -302,6 +305,9 @@ static inline int sys_capset(struct kernel_cap_header *header,
 }
 static inline int sys_prctl(int option, unsigned long a, unsigned long b) {
     return (int)SYS5(prctl, option, a, b, 0, 0);
+}
+static inline int sys_seccomp(unsigned operation, unsigned flags, const void *argument) {
+    return (int)SYS3(seccomp, operation, flags, SYS_P(argument));
 }
 static inline int sys_keyctl(int operation, const char *name) {
     return (int)SYS2(keyctl, operation, SYS_P(name));

@@ -18,6 +18,7 @@ import {
   parseLogSpec,
   parsePath,
   parseTruth,
+  parseWords,
   type RawSetting,
 } from "./settings-parse.ts";
 
@@ -40,6 +41,8 @@ export interface Setting<T> {
   readonly offDoc?: string;
   /** Never shown, and no flag, because command lines are public on the host. */
   readonly isSecret?: boolean;
+  /** A switch that is off by default; its flag turns it on. */
+  readonly isOptIn?: boolean;
   /** A second variable that is read where the first is not set. */
   readonly alsoEnv?: string;
   fallback(host: SettingHost): T;
@@ -135,6 +138,28 @@ export const SETTINGS = {
     fallback: () => [],
     parse: parseLayers,
   }),
+  seccomp: setting({
+    kind: "text",
+    value: "MODE",
+    doc: "auto, or off: system calls are not filtered; never in production",
+    fallback: () => "auto" as const,
+    parse: parseChoice({ auto: ["on"], off: [] }),
+  }),
+  seccompAllow: setting({
+    kind: "list",
+    value: "CALL,…",
+    doc: "System calls that every program may make besides those of its profile",
+    fallback: () => [],
+    parse: parseWords,
+  }),
+  seccompUnsafe: setting({
+    kind: "switch",
+    value: "BOOL",
+    isOptIn: true,
+    doc: "Let seccomp_allow name calls that lead out of a sandbox; never in production",
+    fallback: () => false,
+    parse: parseTruth,
+  }),
   binds: setting({
     kind: "list",
     value: "DIR[:AS],…",
@@ -215,10 +240,10 @@ export function envName(name: string): string {
   return `CPRG_${tomlKey(name).toUpperCase()}`;
 }
 
-/** `job-slots`, or `no-recover-queued` for a switch that is on by default; null for secrets. */
+/** `job-slots`; `no-recover-queued` for a switch that is on by default; null for secrets. */
 export function flagName(name: SettingName): string | null {
   const spec: Setting<unknown> = SETTINGS[name];
   if (spec.isSecret) return null;
   const base = tomlKey(name).replaceAll("_", "-");
-  return spec.kind === "switch" ? `no-${base}` : base;
+  return spec.kind === "switch" && !spec.isOptIn ? `no-${base}` : base;
 }

@@ -111,13 +111,15 @@ function findRaw(
   file: Readonly<Record<string, RawSetting>>,
 ): FoundRaw | undefined {
   const flag = flagName(name);
+  const spec: Setting<unknown> = SETTINGS[name];
   const given = flag === null ? undefined : input.flags[flag];
-  if (given === true) return { value: "false", where: `--${flag}`, source: "flag" };
+  if (given === true) {
+    return { value: String(spec.isOptIn === true), where: `--${flag}`, source: "flag" };
+  }
   if (typeof given === "string") return { value: given, where: `--${flag}`, source: "flag" };
   if (Array.isArray(given) && given.length > 0) {
     return { value: given, where: `--${flag}`, source: "flag" };
   }
-  const spec: Setting<unknown> = SETTINGS[name];
   for (const variable of [envName(name), spec.alsoEnv]) {
     const value = variable === undefined ? undefined : input.env[variable];
     if (variable === undefined || value === undefined || value === "") continue;

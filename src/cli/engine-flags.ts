@@ -7,6 +7,9 @@ import { flagName, type SettingName } from "./config-table.ts";
 const ENGINE_SETTINGS: readonly SettingName[] = [
   "sandbox",
   "allowMissing",
+  "seccomp",
+  "seccompAllow",
+  "seccompUnsafe",
   "binds",
   "cgroup",
   "dataDir",

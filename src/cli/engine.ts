@@ -3,7 +3,8 @@
 import { CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
 import { type LocalEngine, openLocalEngine } from "../sandbox/engine.ts";
-import { type EngineOptions, NOT_YET_PROVIDED } from "../sandbox/engine-contract.ts";
+import type { EngineOptions } from "../sandbox/engine-contract.ts";
+import { parseSeccompPolicy } from "../sandbox/seccomp/policy.ts";
 import type { LoadedConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
 import type { JsonLog } from "./log-json.ts";
@@ -19,7 +20,7 @@ export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<Lo
     throw refusedInProduction("the sandbox is off", "Remove CPRG_SANDBOX=off");
   }
   const engine = await openLocalEngine(engineOptions(settings, log.scope("sandbox")));
-  const missing = engine.missing.filter((layer) => !NOT_YET_PROVIDED.includes(layer));
+  const { missing } = engine;
   if (settings.env === "production" && missing.length > 0) {
     await engine.close();
     const state = `missing on this host: ${missing.join(", ")}`;
@@ -28,7 +29,11 @@ export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<Lo
   return engine;
 }
 
-/** What the settings mean for an engine. */
+/**
+ * What the settings mean for an engine.
+ *
+ * @throws CprgError `invalid_argument` where a seccomp setting is wrong, or not for production
+ */
 export function engineOptions(settings: Settings, log: Log): EngineOptions {
   return {
     runDir: settings.runDir,
@@ -37,6 +42,12 @@ export function engineOptions(settings: Settings, log: Log): EngineOptions {
     allowMissing: settings.allowMissing,
     binds: settings.binds,
     interpreters: interpreters(settings),
+    seccomp: parseSeccompPolicy({
+      seccomp: settings.seccomp,
+      allow: settings.seccompAllow.join(","),
+      unsafe: settings.seccompUnsafe,
+      production: settings.env === "production",
+    }),
     ...(settings.cgroup === null ? {} : { cgroupParent: settings.cgroup }),
     log,
   };

@@ -54,6 +54,8 @@ function endText(end: ReportedEnd, limits: Readonly<Record<string, unknown>>): s
       return `used ${limits["cpu_seconds"]} s of CPU time (limit cpu_seconds)`;
     case "oom":
       return `out of memory at ${limits["mem_mb"]} MiB (limit mem_mb)`;
+    case "seccomp_violation":
+      return "ended for a system call that no program may make; its log has a violation event";
     case "user":
       return "cancelled";
     default:

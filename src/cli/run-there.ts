@@ -76,8 +76,9 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
 /** What only a run on this machine heeds is not to be dropped without a word. */
 function refuseLocalFlags({ "data-dir": _, ...flags }: RemoteWishes["flags"]): void {
   const local = { ...engineFlagValues(flags), out: flags.out };
-  const given = Object.entries(local).find(
-    ([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0),
+  const given = Object.entries<unknown>(local).find(
+    ([, value]) =>
+      value !== undefined && value !== false && !(Array.isArray(value) && value.length === 0),
   );
   if (given === undefined) return;
   throw usageError(`Cannot use --${given[0]} with --server: it is for runs on this machine`);

@@ -12,6 +12,9 @@ import { OUTPUT_BOUNDS, type OutputRow, type RowBounds, RowCutter } from "./outp
 /** Bytes that may wait for a commit while another is on its way; beyond them the exec waits. */
 export const PENDING_BYTES_MAX = 256 * 1024;
 
+/** Events of one commit: well below what the store takes at once (`APPEND_DRAFTS_MAX`). */
+export const COMMIT_EVENTS_MAX = 1024;
+
 /** What a row costs in memory beside its text. */
 const ROW_OVERHEAD_BYTES = 256;
 
@@ -62,6 +65,9 @@ export class Recorder {
     for await (const notice of notices) {
       if (this.#failure !== null) continue;
       this.#take(notice);
+      if (this.#readyBytes < PENDING_BYTES_MAX) continue;
+      // Streams that take turns close row after row without a full one: nothing else commits them.
+      this.#commit();
       while (this.#readyBytes >= PENDING_BYTES_MAX && this.#inFlight !== null) await this.#inFlight;
     }
     await this.end();
@@ -158,9 +164,10 @@ export class Recorder {
 
   #commit(): void {
     if (this.#inFlight !== null || this.#failure !== null || this.#ready.length === 0) return;
-    const batch = this.#ready;
-    this.#ready = [];
-    this.#readyBytes = 0;
+    const batch = this.#ready.slice(0, COMMIT_EVENTS_MAX);
+    this.#ready = this.#ready.slice(batch.length);
+    // Too high until all is out, which holds the exec back a little longer and no memory.
+    if (this.#ready.length === 0) this.#readyBytes = 0;
     this.#inFlight = this.#options.append(batch).then(
       () => {
         this.#inFlight = null;

@@ -106,6 +106,7 @@ function execSpec(
     executable,
     arguments: language === null ? args : language.command(spec.args),
     directory: root,
+    language: spec.language,
     // The language's come last: without its own an interpreter may be another program altogether.
     variables: sandboxVariables({ ...spec.env, ...language?.variables }),
     ...(spec.stdinBase64 === null ? {} : { stdin: Buffer.from(spec.stdinBase64, "base64") }),

@@ -133,6 +133,8 @@ export interface ExecSpec {
   readonly variables: Readonly<Record<string, string>>;
   /** `pipe` keeps standard input open for `write`; bytes are written and closed; default /dev/null. */
   readonly stdin?: "pipe" | Uint8Array;
+  /** Chooses the profile of system calls where the engine has one for it; default `argv`. */
+  readonly language?: string;
   /** Gives up the start, which then throws `canceled`; an exec that runs is ended with `kill`. */
   readonly signal?: AbortSignal;
   /** Bounds of this exec; the sandbox's own stand for what is missing. */

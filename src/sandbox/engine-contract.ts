@@ -7,6 +7,7 @@ import type { Capacity } from "./admission.ts";
 import type { IdRange } from "./ids.ts";
 import type { LanguageName, LocalLanguages } from "./languages.ts";
 import type { Bind } from "./root-plan.ts";
+import type { SeccompPolicy } from "./seccomp/policy.ts";
 
 /** How strong the walls are: `ns` namespaces as root, `off` none at all. */
 export type EngineMode = "ns" | "rootless" | "off";
@@ -24,6 +25,8 @@ export interface EngineOptions {
   readonly interpreters?: Partial<Readonly<Record<LanguageName, string>>>;
   readonly cgroupParent?: string;
   readonly capacity?: Partial<Capacity>;
+  /** Default: on, with nothing but the profiles. */
+  readonly seccomp?: SeccompPolicy;
   readonly idRange?: IdRange;
   /** Where ids are taken: the same for every server of a host, so for tests alone. */
   readonly idDirectory?: string;
@@ -44,7 +47,7 @@ export interface EngineStatus {
 export interface LocalEngine extends ExecProvider {
   readonly mode: EngineMode;
   readonly layers: Layers;
-  /** Layers that are not in force. `seccomp` is among them until it is built. */
+  /** Layers that are not in force. */
   readonly missing: readonly string[];
   readonly instance: string;
   readonly languages: LocalLanguages;
@@ -52,6 +55,3 @@ export interface LocalEngine extends ExecProvider {
   /** Releases every lease and removes everything; idempotent. */
   close(): Promise<void>;
 }
-
-/** Layers that no host has yet: production does not refuse over them. */
-export const NOT_YET_PROVIDED: readonly string[] = ["seccomp"];

@@ -1,15 +1,16 @@
 /** How an exec ended, from the wait status, the counters and what was asked of it; pure. */
 
 import type { Limits } from "../core/limits.ts";
-import type { LimitHit, Outcome } from "../core/outcome.ts";
+import type { LimitHit, Outcome, Violation } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
-import type { Report } from "./layout.ts";
+import { FILTER, type Report } from "./layout.ts";
 import type { Death } from "./native.ts";
 import { signalName } from "./steps.ts";
 import type { Counters } from "./watch.ts";
 
 const SIGKILL = 9;
 const SIGXCPU = 24;
+const SIGSYS = 31;
 
 /** The end of the main process: its own, or that of the sandbox around it. */
 export type MainEnd =
@@ -33,12 +34,22 @@ export interface OutcomeFacts {
     hit(limit: "cpu_seconds", seen: Pick<LimitHit, "observed" | "sampled">): void;
     readonly hits: readonly LimitHit[];
   };
+  /** What it was seen to try, named or not. */
+  readonly violations: readonly Violation[];
   readonly killed: number;
+}
+
+/**
+ * Whether the kernel killed it over a call, without saying which. Only where a filter kills instead
+ * of asking: everywhere else SIGSYS is a signal that anyone can send.
+ */
+export function isUnnamedViolation(started: Report, main: MainEnd): boolean {
+  return started.code === FILTER.kill && main.type === "ended" && main.report.signal === SIGSYS;
 }
 
 /** The outcome; it invents nothing: what is not known is null. */
 export function decideOutcome(facts: OutcomeFacts): Outcome {
-  const { main, started, counters, watch, killed } = facts;
+  const { main, started, counters, watch, violations, killed } = facts;
   const report = main.type === "ended" ? main.report : null;
   const reason = decideReason(facts);
   const cpuUs = Math.max(counters.cpuUs, report === null ? 0 : report.userUs + report.systemUs);
@@ -47,7 +58,7 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
     signal: report === null || report.signal === 0 ? null : signalName(report.signal),
     reason,
     limitsHit: watch.hits,
-    violations: [],
+    violations,
     usage: {
       cpu_ms: Math.round(cpuUs / 1000),
       memory_peak_bytes: counters.memoryPeakBytes,
@@ -60,7 +71,7 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
 }
 
 function decideReason(facts: OutcomeFacts): Reason {
-  const { main, request, counters } = facts;
+  const { main, started, request, counters } = facts;
   if (main.type === "lost") {
     const isOom = main.death.signal === SIGKILL && counters.oomKills > 0;
     return request?.reason ?? (isOom ? "oom" : "setup_failed");
@@ -68,6 +79,7 @@ function decideReason(facts: OutcomeFacts): Reason {
   const { report } = main;
   if (request !== null && report.atNs >= request.atNs) return request.reason;
   if (report.signal === 0) return "exit";
+  if (isUnnamedViolation(started, main)) return "seccomp_violation";
   const isAskedFor = facts.killSentNs !== null && report.atNs >= facts.killSentNs;
   if (report.signal === SIGKILL && counters.oomKills > 0 && !isAskedFor) return "oom";
   if (isCpuLimit(facts, report)) return "cpu_limit";

@@ -18,13 +18,18 @@ import { OutputStream } from "./output.ts";
 import { listenFor } from "./reports.ts";
 import { WORKSPACE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
+import type { SeccompFilters } from "./seccomp/filters.ts";
 import { encodeExec } from "./spawn-plan.ts";
 import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
 import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
 
-/** Makes programs the first to die when memory runs out, before process 1. */
-const OOM_SCORE_ADJ = 500;
+/**
+ * Above whatever protection the server has of its own. Process 1 gets the same (ffi/serve.c), so no
+ * more than this: a program may lower its own again, and among equals the larger is killed, which
+ * process 1 never is.
+ */
+const OOM_SCORE_ADJ = 1;
 const UMASK = 0o022;
 const KIB = 1024;
 const STEP_DIRECTORY = 71;
@@ -39,6 +44,7 @@ export interface ExecHost {
   readonly sandbox: Sandbox;
   readonly limits: Limits;
   readonly log: Log;
+  readonly filters: SeccompFilters;
   /** Aborted when the lease ends: what has not started then never will. */
   readonly ending: AbortSignal;
 }
@@ -75,6 +81,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       rlimits: execRlimits(limits, host.sandbox.groups.hasMemoryLimit),
       umask: UMASK,
       oomScoreAdj: OOM_SCORE_ADJ,
+      filter: host.filters.of(spec.language),
     });
     await host.sandbox.channel.send(message, [...pipes.theirs, ...group.fds]);
   } catch (error) {
@@ -105,6 +112,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       spec,
       started,
       exited: reports.ended,
+      violated: reports.violated,
     });
   }
   closeOurs(pipes);
@@ -160,10 +168,11 @@ interface Started {
   readonly spec: ExecSpec;
   readonly started: Report;
   readonly exited: Promise<Report | null>;
+  readonly violated: Promise<Report>;
 }
 
 function assemble(host: ExecHost, made: Started): LocalExec {
-  const { id, limits, before, group, pipes, spec, started, exited } = made;
+  const { id, limits, before, group, pipes, spec, started, exited, violated } = made;
   const { native, sandbox, log } = host;
   const queue = new NoticeQueue();
   // The watch is made first, but nothing calls back before this function has returned.
@@ -203,6 +212,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     input: pipes.input,
     started,
     exited,
+    violated,
   });
   execBox.exec = exec;
   if (spec.stdin instanceof Uint8Array) feed(pipes.input, spec.stdin);

@@ -7,13 +7,13 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
-import type { Outcome } from "../core/outcome.ts";
+import type { Outcome, Violation } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import type { Exec, ExecNotice } from "../provider/contract.ts";
 import type { ExecGroup } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
-import { decideOutcome, type MainEnd } from "./exec-outcome.ts";
+import { decideOutcome, isUnnamedViolation, type MainEnd } from "./exec-outcome.ts";
 import type { InputPipe } from "./input.ts";
 import { killUntil } from "./kill-until.ts";
 import type { Report } from "./layout.ts";
@@ -21,6 +21,7 @@ import type { Native } from "./native.ts";
 import type { NoticeQueue } from "./notice-queue.ts";
 import type { OutputStream } from "./output.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { UNNAMED_VIOLATION, violationOf } from "./seccomp/violation.ts";
 import { encodeSignal } from "./spawn-plan.ts";
 import { signalNumber } from "./steps.ts";
 import type { LimitWatch } from "./watch.ts";
@@ -47,6 +48,8 @@ export interface ExecParts {
   readonly started: Report;
   /** The report of its end, or null when the sandbox ended first. */
   readonly exited: Promise<Report | null>;
+  /** The report of its first violation, before that of its end. */
+  readonly violated: Promise<Report>;
 }
 
 /** Why and when it was ended by us. */
@@ -59,6 +62,7 @@ export interface KillRequest {
 export class LocalExec implements Exec {
   readonly #parts: ExecParts;
   readonly #killed = new Set<number>();
+  readonly #violations: Violation[] = [];
   #request: KillRequest | null = null;
   #graceTimer: Timer | null = null;
   #graceEndsMs = Number.POSITIVE_INFINITY;
@@ -76,6 +80,8 @@ export class LocalExec implements Exec {
     this.#parts = parts;
     this.drained = Promise.allSettled(parts.outputs.map(({ done }) => done));
     parts.watch.start();
+    // Before `#run` waits for the end, so that of two reports in one read this one is seen first.
+    void parts.violated.then((report) => this.#violate(report));
     this.outcome = this.#run();
   }
 
@@ -103,10 +109,13 @@ export class LocalExec implements Exec {
   }
 
   kill(reason: Reason, options: { readonly graceMs?: number } = {}): void {
+    this.#kill({ reason, atNs: this.#parts.native.monotonicNs() }, options);
+  }
+
+  #kill(request: KillRequest, options: { readonly graceMs?: number } = {}): void {
     if (this.#isMainGone) return;
-    const { native } = this.#parts;
     const isFirst = this.#request === null;
-    this.#request ??= { reason, atNs: native.monotonicNs() };
+    this.#request ??= request;
     const graceMs = Math.max(0, options.graceMs ?? 0);
     const endsMs = performance.now() + graceMs;
     if (endsMs >= this.#graceEndsMs) return;
@@ -152,6 +161,17 @@ export class LocalExec implements Exec {
       }
       await sleep(SIGNAL_PAUSE_MS);
     }
+  }
+
+  /** Process 1 has killed the main process already; the others of the group may still run. */
+  #violate(report: Report): void {
+    this.#note(violationOf(report.code, report.entries));
+    this.#kill({ reason: "seccomp_violation", atNs: report.atNs });
+  }
+
+  #note(violation: Violation): void {
+    this.#violations.push(violation);
+    this.#parts.queue.push({ type: "violation", violation });
   }
 
   /** Kills until the end of the main process is reported; after a bound, its sandbox with it. */
@@ -203,6 +223,7 @@ export class LocalExec implements Exec {
       await this.#destroySandbox();
     }
     const counters = watch.finish();
+    if (isUnnamedViolation(this.#parts.started, main)) this.#note(UNNAMED_VIOLATION);
     const outcome = decideOutcome({
       main,
       started: this.#parts.started,
@@ -211,6 +232,7 @@ export class LocalExec implements Exec {
       killSentNs: this.#killSentNs,
       counters,
       watch,
+      violations: this.#violations,
       limits: this.#parts.limits,
       killed: this.#killed.size,
     });

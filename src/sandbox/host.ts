@@ -11,6 +11,7 @@ import { findCgroups } from "./cgroup-host.ts";
 import { openLocalEngine } from "./engine.ts";
 import type { EngineOptions } from "./engine-contract.ts";
 import { allowsUserNamespaces, kernelAtLeast } from "./kernel.ts";
+import { seccompSupport } from "./seccomp/host-support.ts";
 
 /** One thing that a host has or lacks. */
 export interface HostLayer {
@@ -55,13 +56,7 @@ export async function hostReport(options: EngineOptions): Promise<HostReport> {
       cgroups.layer,
       ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
       mountLayer(),
-      {
-        name: "seccomp",
-        ok: false,
-        isRequired: false,
-        detail: "system calls are not filtered by this version",
-        fix: null,
-      },
+      seccompLayer(options),
       await sandboxLayer(options),
     ],
   };
@@ -165,6 +160,20 @@ function mountLayer(): HostLayer {
       : "mounts are made read-only one by one",
     fix: ok ? null : "Linux 5.12",
   };
+}
+
+function seccompLayer({ seccomp }: EngineOptions): HostLayer {
+  const { mode, detail, fix } = seccompSupport();
+  if (seccomp?.isOn === false) {
+    return {
+      name: "seccomp",
+      ok: false,
+      isRequired: false,
+      detail: "turned off: system calls are not filtered",
+      fix: "Unset CPRG_SECCOMP",
+    };
+  }
+  return { name: "seccomp", ok: mode === "notify", isRequired: mode === null, detail, fix };
 }
 
 /** The proof: everything above together, for one program. */

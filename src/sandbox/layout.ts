@@ -6,7 +6,7 @@
 import { assert, CprgError } from "../core/errors.ts";
 
 /** `CPRG_ABI`. */
-export const ABI = 1;
+export const ABI = 2;
 
 /** Bounds of the header that the server checks before it sends. */
 export const BOUNDS = {
@@ -16,6 +16,7 @@ export const BOUNDS = {
   planSteps: 512,
   args: 4096,
   rlimits: 16,
+  filterBytes: 32_768,
   execs: 256,
   pathBytes: 4096,
   entries: 1_000_000,
@@ -29,7 +30,7 @@ export const SIZES = {
   launched: 16,
   wait: 16,
   statfs: 40,
-  request: 64,
+  request: 80,
   plan: 48,
   planStep: 24,
   rlimit: 24,
@@ -62,6 +63,9 @@ export const REQUEST = { exec: 1, signal: 2, pack: 3, unpack: 4 } as const;
 /** `enum cprg_request_flags`. */
 export const FLAG = { nullStdin: 1, merge: 2 } as const;
 
+/** `enum cprg_filter`: what becomes of a call that the filter of an exec traps. */
+export const FILTER = { none: 0, notify: 1, kill: 2 } as const;
+
 /** `enum cprg_report_type`. */
 export const REPORT = {
   ready: 1,
@@ -70,6 +74,7 @@ export const REPORT = {
   execFailed: 4,
   exited: 5,
   transferred: 6,
+  violation: 7,
 } as const;
 
 /** `enum cprg_entry_type`, and the magic number of an entry. */
@@ -275,6 +280,10 @@ export const REQUEST_AT = {
   argv: 48,
   envc: 52,
   envp: 56,
+  notify: 60,
+  notifyLength: 64,
+  kill: 68,
+  killLength: 72,
 } as const;
 
 /** Offsets of `struct cprg_rlimit`. */

@@ -27,6 +27,7 @@ import { BOUNDS } from "./layout.ts";
 import type { Native } from "./native.ts";
 import { HOME, WORKSPACE, WRITABLE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
+import type { SeccompFilters } from "./seccomp/filters.ts";
 import { type Transfer, unpack } from "./transfer.ts";
 import { uploadTree } from "./upload.ts";
 import { sandboxVariables } from "./variables.ts";
@@ -43,6 +44,7 @@ export interface LeaseParts {
   readonly layers: Layers;
   readonly missing: readonly string[];
   readonly log: Log;
+  readonly filters: SeccompFilters;
   /** Called when everything is gone. */
   onReleased(): void;
 }

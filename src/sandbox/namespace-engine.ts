@@ -27,6 +27,7 @@ import { PlanSource } from "./plan-source.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
 import { type SandboxHost, startSandbox } from "./sandbox.ts";
+import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
 
 /** Limits of the sandbox in which interpreters are looked for. */
 const LOOK_LIMITS: Limits = { ...DEFAULT_LIMITS, disk_mb: 16 };
@@ -42,6 +43,7 @@ export class NamespaceEngine implements LocalEngine {
   readonly #instance: Instance;
   readonly #admission: Admission;
   readonly #log: Log;
+  readonly #filters: SeccompFilters;
   readonly #leases = new Set<LocalLease>();
   readonly #opening = new Set<Promise<unknown>>();
   #count = 0;
@@ -52,6 +54,7 @@ export class NamespaceEngine implements LocalEngine {
     this.#instance = parts.instance;
     this.#admission = new Admission(parts.capacity);
     this.#log = parts.log;
+    this.#filters = parts.filters;
     this.layers = parts.layers;
     this.missing = Object.keys(parts.layers).filter((name) => parts.layers[name] === false);
     this.languages = new LocalLanguages({
@@ -131,6 +134,7 @@ export class NamespaceEngine implements LocalEngine {
         layers: this.layers,
         missing: this.missing,
         log: this.#log,
+        filters: this.#filters,
         onReleased: () => {
           this.#leases.delete(lease);
           options.onReleased?.();
@@ -152,6 +156,7 @@ interface EngineParts {
   readonly layers: Layers;
   readonly interpreters: Partial<Readonly<Record<LanguageName, string>>>;
   readonly hasRuntime: boolean;
+  readonly filters: SeccompFilters;
   readonly log: Log;
 }
 
@@ -167,6 +172,7 @@ export async function openNamespaceEngine(options: EngineOptions): Promise<Local
   const cgroups = findAllowed(options);
   const capacity = { ...hostCapacity(cgroups), ...options.capacity };
   const isUserNamespace = allowsUserNamespaces();
+  const filters = openFilters(options.seccomp);
   const runtime = closedAncestor(process.execPath) === null ? process.execPath : null;
   const { runDir, idDirectory = HOST_ID_DIRECTORY } = options;
   makeIdDirectory(idDirectory);
@@ -194,9 +200,10 @@ export async function openNamespaceEngine(options: EngineOptions): Promise<Local
       host,
       instance,
       capacity,
-      layers: layersOf(cgroups, isUserNamespace),
+      layers: layersOf(cgroups, { isUserNamespace, filters }),
       interpreters: options.interpreters ?? {},
       hasRuntime: runtime !== null,
+      filters,
       log,
     });
   } catch (error) {
@@ -243,14 +250,20 @@ function openTree(
     : openV1Tree(native, cgroups, options);
 }
 
-function layersOf(cgroups: CgroupHost | null, isUserNamespace: boolean): Layers {
+function layersOf(
+  cgroups: CgroupHost | null,
+  {
+    isUserNamespace,
+    filters,
+  }: { readonly isUserNamespace: boolean; readonly filters: SeccompFilters },
+): Layers {
   return {
     root: true,
     identity: isUserNamespace,
     namespaces: true,
     cgroup: cgroups === null ? false : cgroups.version,
     rlimits: true,
-    seccomp: false,
+    seccomp: filters.mode,
     descriptors: true,
     environment: true,
   };

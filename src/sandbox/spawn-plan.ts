@@ -82,6 +82,12 @@ export interface Rlimit {
   readonly hard: number;
 }
 
+/** One filter compiled for both answers to what it traps; init takes what the kernel has. */
+export interface FilterPrograms {
+  readonly notify: Uint8Array | null;
+  readonly kill: Uint8Array;
+}
+
 /** A program to start. */
 export interface ExecRequest {
   readonly id: number;
@@ -93,6 +99,8 @@ export interface ExecRequest {
   readonly rlimits: readonly Rlimit[];
   readonly umask: number;
   readonly oomScoreAdj: number;
+  /** The system call filter, or null for none. */
+  readonly filter: FilterPrograms | null;
 }
 
 /** A message that starts a program. @throws CprgError `invalid_argument` beyond a bound */
@@ -122,7 +130,22 @@ export function encodeExec(request: ExecRequest): Uint8Array {
   message.u32(REQUEST_AT.envc, variables.length);
   const pairs = variables.map(([name, value]) => `${name}=${value}`);
   message.u32(REQUEST_AT.envp, texts(message, pairs));
+  if (request.filter !== null) encodeFilter(message, request.filter);
   return message.finish();
+}
+
+function encodeFilter(message: MessageBuilder, { notify, kill }: FilterPrograms): void {
+  const append = (program: Uint8Array): number => {
+    const at = message.reserve(0, 8);
+    message.raw(program);
+    return at;
+  };
+  if (notify !== null) {
+    message.u32(REQUEST_AT.notify, append(notify));
+    message.u32(REQUEST_AT.notifyLength, notify.length);
+  }
+  message.u32(REQUEST_AT.kill, append(kill));
+  message.u32(REQUEST_AT.killLength, kill.length);
 }
 
 function encodeRlimits(message: MessageBuilder, rlimits: readonly Rlimit[]): void {

@@ -76,6 +76,10 @@ export const STEPS: Readonly<Record<number, Step>> = {
     name: "execve",
     fix: "The program must exist inside the sandbox, which sees /usr, /bin, /lib and CPRG_BINDS of the host, and be executable",
   },
+  73: {
+    name: "seccomp",
+    fix: "The kernel or a container's filter refuses system call filters: see `cprg doctor`; CPRG_SECCOMP=off gives them up",
+  },
   80: { name: "stream", fix: TRANSFER_FIX },
   81: { name: "entry", fix: TRANSFER_FIX },
   82: { name: "commit", fix: TRANSFER_FIX },

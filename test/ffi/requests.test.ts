@@ -9,6 +9,34 @@ import { encodeRequest, type Request, reportType, step } from "./wire.ts";
 
 const { E2BIG, EBADF, EEXIST, EINVAL, EMSGSIZE, EPROTO } = osConstants.errno;
 
+/** BPF that lets everything run. */
+const allowAll = new Uint8Array(new Uint32Array([0x06, 0x7fff_0000]).buffer);
+
+/** Requests whose filter is wrong in its place, size or kind. */
+function filterRequests(id: number): [Uint8Array, number][] {
+  const program = new Uint8Array(16);
+  const base = {
+    type: "exec",
+    id,
+    argv: ["/bin/true"],
+    nullStdin: true,
+    path: "/",
+  } satisfies Request;
+  const both = encodeRequest({ ...base, notify: program, kill: program });
+  const patched = (offset: number, value: number): Uint8Array => {
+    const bytes = both.slice();
+    new DataView(bytes.buffer).setUint32(offset, value, true);
+    return bytes;
+  };
+  return [
+    encodeRequest({ ...base, notify: program }),
+    encodeRequest({ ...base, kill: new Uint8Array(12) }),
+    encodeRequest({ ...base, kill: new Uint8Array(32_776) }),
+    ...[60, 68].flatMap((at) => [patched(at, 0), patched(at, both.byteLength), patched(at, 4)]),
+    ...[64, 72].flatMap((at) => [patched(at, 7), patched(at, 0xffff_fff8), patched(at, 32_768)]),
+  ].map((bytes) => [bytes, EINVAL]);
+}
+
 requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).describe(
   "a request",
   () => {
@@ -25,10 +53,10 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
       removeTemporaryDirectories();
     });
 
-    /** Sends bytes as they are: the refusal. */
-    function refusal(bytes: Uint8Array, fds: number[]): [number, number, number] {
+    /** Sends bytes as they are: the refusal. Programs of other tests may still be ending. */
+    function refusal(id: number, bytes: Uint8Array, fds: number[]): [number, number, number] {
       expect(send(sandbox.control, bytes, fds)).toBe(0);
-      const report = sandbox.next();
+      const report = sandbox.nextOf(id);
       expect(report.type).toBe(reportType.execFailed);
       return [report.id, report.step, report.err];
     }
@@ -76,11 +104,14 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
         [patched(argv, 0), EINVAL],
         [patched(52, 0xffff_ffff), E2BIG],
         [patched(56, 0xffff_fff8), EINVAL],
-        [valid.slice(0, 63), EINVAL],
+        [patched(64, 8), EINVAL],
+        [patched(72, 8), EINVAL],
+        ...filterRequests(id),
+        [valid.slice(0, 79), EINVAL],
       ];
       for (const [bytes, err, fds] of broken) {
-        const expectedId = bytes.byteLength < 64 ? 0 : id;
-        expect(refusal(bytes, fds ?? two)).toEqual([expectedId, step.request, err]);
+        const expectedId = bytes.byteLength < 80 ? 0 : id;
+        expect(refusal(expectedId, bytes, fds ?? two)).toEqual([expectedId, step.request, err]);
       }
       closeSync(null0);
       expect(sandbox.run(["/bin/true"]).report.code).toBe(0);
@@ -95,6 +126,8 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
         nullStdin: true,
         path: "/",
         rlimits: [{ resource: 7, soft: 9n, hard: 9n }],
+        notify: allowAll,
+        kill: allowAll,
       });
       const null0 = openSync("/dev/null", "r+");
       let seed = 42;
@@ -130,7 +163,11 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
       } satisfies Request;
       sandbox.send(request, [null0, null0]);
       expect(sandbox.nextOf(id).type).toBe(reportType.started);
-      expect(refusal(encodeRequest(request), [null0, null0])).toEqual([id, step.request, EEXIST]);
+      expect(refusal(id, encodeRequest(request), [null0, null0])).toEqual([
+        id,
+        step.request,
+        EEXIST,
+      ]);
       sandbox.send({ type: "signal", id, signal: 9 });
       expect(sandbox.nextOf(id).signal).toBe(9);
       closeSync(null0);

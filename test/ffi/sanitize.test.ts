@@ -4,7 +4,7 @@ import { requireHost } from "../helpers/host.ts";
 import { built, removeTemporaryDirectories, temporaryDirectory } from "./native.ts";
 
 const repository = join(import.meta.dir, "../..");
-const suites = ["launch", "exec", "requests", "archive", "archive-hostile"].map(
+const suites = ["launch", "exec", "requests", "archive", "archive-hostile", "filter"].map(
   (name) => `./test/ffi/${name}.test.ts`,
 );
 

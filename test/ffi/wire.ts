@@ -76,6 +76,7 @@ export const step = {
   identity: 69,
   directory: 71,
   execve: 72,
+  seccomp: 73,
   stream: 80,
   entry: 81,
   commit: 82,
@@ -87,6 +88,7 @@ export const reportType = {
   execFailed: 4,
   exited: 5,
   transferred: 6,
+  violation: 7,
 } as const;
 
 export interface PlanStep {
@@ -130,7 +132,7 @@ export function encodePlan(plan: Plan): Uint8Array {
     );
   }
   return message
-    .set(4, 1)
+    .set(4, 2)
     .set(8, plan.unshare)
     .set(12, plan.idProgram)
     .set(16, plan.idMap)
@@ -156,10 +158,13 @@ export interface Request {
   umask?: number;
   oomScoreAdj?: number;
   rlimits?: { resource: number; soft: bigint; hard: bigint }[];
+  /** seccomp programs. */
+  notify?: Uint8Array;
+  kill?: Uint8Array;
 }
 
 export function encodeRequest(request: Request): Uint8Array {
-  const message = new Message(64);
+  const message = new Message(80);
   const argv = (request.argv ?? []).map((text) => message.text(text));
   const env = Object.entries(request.env ?? {}).map(([key, value]) =>
     message.text(`${key}=${value}`),
@@ -183,6 +188,10 @@ export function encodeRequest(request: Request): Uint8Array {
     .set(48, message.words(argv))
     .set(52, env.length)
     .set(56, message.words(env))
+    .set(60, request.notify === undefined ? 0 : message.add(request.notify))
+    .set(64, request.notify?.byteLength ?? 0)
+    .set(68, request.kill === undefined ? 0 : message.add(request.kill))
+    .set(72, request.kill?.byteLength ?? 0)
     .bytes();
 }
 

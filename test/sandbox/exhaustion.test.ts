@@ -100,7 +100,14 @@ host.describe("a program that takes all it can get", () => {
       "import errno, os, resource\ntry:\n  with open('/tmp/f', 'wb', buffering=0) as f:\n    while True: f.write(bytes(1 << 20))\nexcept OSError as e: print(errno.errorcode[e.errno], os.path.getsize('/tmp/f') >> 20)\nopened = []\ntry:\n  while True: opened.append(open('/dev/null'))\nexcept OSError as e: print(errno.errorcode[e.errno], len(opened) + 3)\nprint(resource.getrlimit(resource.RLIMIT_CORE), resource.getrlimit(resource.RLIMIT_MEMLOCK))\n",
       { limits: { file_mb: 3, open_files: 50 } },
     );
-    expect(stdout).toBe("EFBIG 3\nEMFILE 50\n(0, 0) (65536, 65536)\n");
+    expect(stdout).toBe("EFBIG 3\nEMFILE 50\n(1, 1) (65536, 65536)\n");
+  });
+
+  test("watches of files are few, because the host's root is charged for them", async () => {
+    const { stdout } = await bench.python(
+      "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\ncount = 0\nwhile count < 100 and libc.inotify_init() >= 0: count += 1\nprint(count, os.strerror(ctypes.get_errno()))\n",
+    );
+    expect(stdout).toBe("8 Too many open files\n");
   });
 
   test("resource limits cannot be raised again", async () => {

@@ -22,140 +22,147 @@ interface Seen {
   readonly [name: string]: unknown;
 }
 
-host.describe("from inside", () => {
-  const bench = useEngine();
-  let ran: Ran;
-  let seen: Seen;
+// Every other layer holds by itself: the filter is taken away to see it.
+for (const isFiltered of [true, false]) describeInside(isFiltered);
 
-  beforeAll(async () => {
-    process.env["CPRG_TEST_SECRET"] = "the server's own";
-    process.umask(0o077);
-    try {
-      ran = await bench.python(fixture("inspect-self.py"), {
-        spec: { variables: { ...ENV, OWN: "x" } },
-      });
-    } finally {
-      process.umask(0o022);
-      delete process.env["CPRG_TEST_SECRET"];
-    }
-    expect(ran.stderr).toBe("");
-    seen = JSON.parse(ran.stdout) as Seen;
-  });
+function describeInside(isFiltered: boolean): void {
+  host.describe(`from inside, ${isFiltered ? "under" : "without"} a filter`, () => {
+    const bench = useEngine({ seccomp: { isOn: isFiltered, allow: [] } });
+    let ran: Ran;
+    let seen: Seen;
 
-  test("it is nobody: no capability in any of the five sets, no groups, no way up", () => {
-    for (const set of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
-      expect([set, seen.status[set]]).toEqual([set, "0000000000000000"]);
-    }
-    expect(seen.status["NoNewPrivs"]).toBe("1");
-    expect(seen.status["Uid"]).toBe("1000\t1000\t1000\t1000");
-    expect(seen.status["Gid"]).toBe("1000\t1000\t1000\t1000");
-    expect(seen["groups"]).toEqual([]);
-    expect(seen["become_root"]).toBe("Operation not permitted");
-    expect(seen["mknod"]).toBe("Operation not permitted");
-  });
-
-  test("only its three streams are open", () => {
-    const targets = seen["descriptors"] as Record<string, string>;
-    expect(Object.keys(targets).sort()).toEqual(["0", "1", "2"]);
-    expect(targets["0"]).toBe("/dev/null");
-    expect(targets["1"]).toStartWith("pipe:");
-    expect(targets["2"]).toStartWith("pipe:");
-  });
-
-  test("its environment is what it was given", () => {
-    // Python may set LC_CTYPE for itself (PEP 538).
-    const { LC_CTYPE: _, ...rest } = seen["environment"] as Record<string, string>;
-    expect(rest).toEqual({ ...ENV, OWN: "x" });
-  });
-
-  test("signals, umask, priority, affinity and session are as a new login's", () => {
-    for (const mask of ["SigBlk", "SigPnd", "ShdPnd"]) {
-      expect([mask, seen.status[mask]]).toEqual([mask, "0000000000000000"]);
-    }
-    // Python ignores SIGPIPE (13) and SIGXFSZ (25) by itself; the server ignores them too.
-    expect(seen.status["SigIgn"]).toBe("0000000001001000");
-    expect(seen["umask"]).toBe(0o022);
-    expect(seen["priority"]).toBe(0);
-    expect(seen["affinity"]).toBe(availableParallelism());
-    expect(seen["session"]).toBe(true);
-    expect(seen["hostname"]).toBe("sandbox");
-    expect(seen["directory"]).toBe("/workspace");
-  });
-
-  test("every namespace is its own", () => {
-    for (const [name, target] of Object.entries(seen.namespaces)) {
-      if (name.startsWith("time")) continue;
-      expect([name, target]).not.toEqual([name, readlinkSync(`/proc/self/ns/${name}`)]);
-    }
-    expect(seen["processes"]).toEqual(["1", expect.any(String)]);
-    for (const line of (seen["cgroup"] as string).trim().split("\n")) {
-      if (/:(memory|cpu|):/.test(line)) expect(line).toMatch(/:(memory|cpu|):\/(exec-\d+)?$/);
-    }
-  });
-
-  test("process 1 is out of reach", () => {
-    expect(seen["init_namespace"]).toBe("Permission denied");
-    expect(seen["init_memory"]).toBe("Permission denied");
-    expect(seen["init_environment"]).toBe("Permission denied");
-    expect(seen["init_signal"]).toBe("Operation not permitted");
-  });
-
-  test("there is no network but a loopback that is down", () => {
-    expect(seen["interfaces"]).toEqual([[1, "lo"]]);
-    expect(seen["routes"]).toEqual([]);
-    for (const way of ["loopback", "outside", "outside6"]) {
-      expect(`${way}: ${seen[way]}`).toMatch(/unreachable|Cannot assign requested address/);
-    }
-    expect(seen["vsock"]).not.toBe("done");
-    expect(seen["abstract"]).toEqual([]);
-  });
-
-  test("nothing is writable but the four places", () => {
-    const places = ["/dev/shm", "/home/agent", "/tmp", "/workspace"];
-    expect(seen["writable_directories"]).toEqual(places);
-    expect(seen["writable_files"]).toEqual(["/workspace/main.py"]);
-    expect(seen["writable_proc"]).toEqual([]);
-    expect(seen["sysrq"]).not.toBe("done");
-    expect(seen["kcore"]).toBe("masked");
-  });
-
-  test("the root holds what was put there and nothing else", () => {
-    expect(seen["dev"]).toEqual([
-      "fd",
-      "full",
-      "null",
-      "random",
-      "shm",
-      "stderr",
-      "stdin",
-      "stdout",
-      "urandom",
-      "zero",
-    ]);
-    const etc = seen["etc"] as string[];
-    for (const secret of ["shadow", "gshadow", "ssh", "machine-id", "resolv.conf", "fstab"]) {
-      expect(etc).not.toContain(secret);
-    }
-    const top = seen["top"] as string[];
-    for (const absent of ["root", "boot", "mnt", "media", "srv", "sys", ".data"]) {
-      expect(top).not.toContain(absent);
-    }
-  });
-
-  test("every mount is nosuid, and none can be written but the four and proc", () => {
-    for (const line of (seen["mounts"] as string).trim().split("\n")) {
-      const [, , , , target = "", options = ""] = line.split(" ");
-      const flags = options.split(",");
-      expect([target, flags.includes("nosuid")]).toEqual([target, true]);
-      const isWritable = flags.includes("rw");
-      const mayBe = ["/workspace", "/home/agent", "/tmp", "/dev/shm", "/proc"].includes(target);
-      expect([target, isWritable]).toEqual([target, mayBe]);
-      if (!target.startsWith("/dev/") && !target.startsWith("/proc/")) {
-        expect([target, flags.includes("nodev")]).toEqual([target, true]);
+    beforeAll(async () => {
+      process.env["CPRG_TEST_SECRET"] = "the server's own";
+      process.umask(0o077);
+      try {
+        ran = await bench.python(fixture("inspect-self.py"), {
+          spec: { variables: { ...ENV, OWN: "x" } },
+        });
+      } finally {
+        process.umask(0o022);
+        delete process.env["CPRG_TEST_SECRET"];
       }
-    }
+      expect(ran.stderr).toBe("");
+      seen = JSON.parse(ran.stdout) as Seen;
+    });
+
+    test("it is nobody: no capability in any of the five sets, no groups, no way up", () => {
+      for (const set of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
+        expect([set, seen.status[set]]).toEqual([set, "0000000000000000"]);
+      }
+      expect(seen.status["NoNewPrivs"]).toBe("1");
+      expect(seen.status["Uid"]).toBe("1000\t1000\t1000\t1000");
+      expect(seen.status["Gid"]).toBe("1000\t1000\t1000\t1000");
+      expect(seen["groups"]).toEqual([]);
+      expect(seen["become_root"]).toBe("Operation not permitted");
+      expect(seen["mknod"]).toBe("Operation not permitted");
+    });
+
+    test("only its three streams are open", () => {
+      const targets = seen["descriptors"] as Record<string, string>;
+      expect(Object.keys(targets).sort()).toEqual(["0", "1", "2"]);
+      expect(targets["0"]).toBe("/dev/null");
+      expect(targets["1"]).toStartWith("pipe:");
+      expect(targets["2"]).toStartWith("pipe:");
+    });
+
+    test("its environment is what it was given", () => {
+      // Python may set LC_CTYPE for itself (PEP 538).
+      const { LC_CTYPE: _, ...rest } = seen["environment"] as Record<string, string>;
+      expect(rest).toEqual({ ...ENV, OWN: "x" });
+    });
+
+    test("signals, umask, priority, affinity and session are as a new login's", () => {
+      for (const mask of ["SigBlk", "SigPnd", "ShdPnd"]) {
+        expect([mask, seen.status[mask]]).toEqual([mask, "0000000000000000"]);
+      }
+      // Python ignores SIGPIPE (13) and SIGXFSZ (25) by itself; the server ignores them too.
+      expect(seen.status["SigIgn"]).toBe("0000000001001000");
+      expect(seen["umask"]).toBe(0o022);
+      expect(seen["priority"]).toBe(0);
+      expect(seen["affinity"]).toBe(availableParallelism());
+      expect(seen["session"]).toBe(true);
+      expect(seen["hostname"]).toBe("sandbox");
+      expect(seen["directory"]).toBe("/workspace");
+    });
+
+    test("every namespace is its own", () => {
+      for (const [name, target] of Object.entries(seen.namespaces)) {
+        if (name.startsWith("time")) continue;
+        expect([name, target]).not.toEqual([name, readlinkSync(`/proc/self/ns/${name}`)]);
+      }
+      expect(seen["processes"]).toEqual(["1", expect.any(String)]);
+      for (const line of (seen["cgroup"] as string).trim().split("\n")) {
+        if (/:(memory|cpu|):/.test(line)) expect(line).toMatch(/:(memory|cpu|):\/(exec-\d+)?$/);
+      }
+    });
+
+    test("process 1 is out of reach", () => {
+      expect(seen["init_namespace"]).toBe("Permission denied");
+      expect(seen["init_memory"]).toBe("Permission denied");
+      expect(seen["init_environment"]).toBe("Permission denied");
+      expect(seen["init_signal"]).toBe("Operation not permitted");
+    });
+
+    test("there is no network but a loopback that is down", () => {
+      expect(seen["interfaces"]).toEqual(["lo"]);
+      expect(seen["routes"]).toEqual([]);
+      for (const way of ["loopback", "outside", "outside6"]) {
+        expect(`${way}: ${seen[way]}`).toMatch(
+          isFiltered ? /Address family not/ : /unreachable|Cannot assign requested address/,
+        );
+      }
+      expect(seen["vsock"]).not.toBe("done");
+      expect(seen["abstract"]).toEqual([]);
+    });
+
+    test("nothing is writable but the four places", () => {
+      const places = ["/dev/shm", "/home/agent", "/tmp", "/workspace"];
+      expect(seen["writable_directories"]).toEqual(places);
+      expect(seen["writable_files"]).toEqual(["/workspace/main.py"]);
+      expect(seen["writable_proc"]).toEqual([]);
+      expect(seen["sysrq"]).not.toBe("done");
+      expect(seen["kcore"]).toBe("masked");
+    });
+
+    test("the root holds what was put there and nothing else", () => {
+      expect(seen["dev"]).toEqual([
+        "fd",
+        "full",
+        "null",
+        "random",
+        "shm",
+        "stderr",
+        "stdin",
+        "stdout",
+        "urandom",
+        "zero",
+      ]);
+      const etc = seen["etc"] as string[];
+      for (const secret of ["shadow", "gshadow", "ssh", "machine-id", "resolv.conf", "fstab"]) {
+        expect(etc).not.toContain(secret);
+      }
+      const top = seen["top"] as string[];
+      for (const absent of ["root", "boot", "mnt", "media", "srv", "sys", ".data"]) {
+        expect(top).not.toContain(absent);
+      }
+    });
+
+    test("every mount is nosuid, and none can be written but the four and proc", () => {
+      for (const line of (seen["mounts"] as string).trim().split("\n")) {
+        const [, , , , target = "", options = ""] = line.split(" ");
+        const flags = options.split(",");
+        expect([target, flags.includes("nosuid")]).toEqual([target, true]);
+        const isWritable = flags.includes("rw");
+        const mayBe = ["/workspace", "/home/agent", "/tmp", "/dev/shm", "/proc"].includes(target);
+        expect([target, isWritable]).toEqual([target, mayBe]);
+        if (!target.startsWith("/dev/") && !target.startsWith("/proc/")) {
+          expect([target, flags.includes("nodev")]).toEqual([target, true]);
+        }
+      }
+    });
   });
-});
+}
 
 host.describe("from outside", () => {
   const bench = useEngine();

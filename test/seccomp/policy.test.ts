@@ -25,7 +25,7 @@ function refusal(settings: Partial<SeccompSettings>): CprgError {
 }
 
 describe("parseSeccompPolicy()", () => {
-  test.each([undefined, "", "on", " ON "])("is on for %p", (seccomp) => {
+  test.each([undefined, "", "auto", " ON "])("is on for %p", (seccomp) => {
     expect(parse({ seccomp })).toEqual({ isOn: true, allow: [] });
   });
 

@@ -16,7 +16,7 @@ const UNSAFE = "CPRG_SECCOMP_UNSAFE";
 
 /** The settings as they were written. */
 export interface SeccompSettings {
-  /** `CPRG_SECCOMP`: `on` (also when empty or missing) or `off`. */
+  /** `CPRG_SECCOMP`: `auto` (also `on`, empty or missing) or `off`. */
   readonly seccomp?: string | undefined;
   /** `CPRG_SECCOMP_ALLOW`: names of system calls between commas. */
   readonly allow?: string | undefined;
@@ -57,8 +57,8 @@ export function parseSeccompPolicy(settings: SeccompSettings): SeccompPolicy {
 
 function parseOn(text: string, production: boolean): boolean {
   const word = text.trim().toLowerCase();
-  if (word === "" || word === "on") return true;
-  if (word !== "off") throw invalid(SWITCH, `${SWITCH}: ${quote(text)} is neither on nor off`);
+  if (word === "" || word === "auto" || word === "on") return true;
+  if (word !== "off") throw invalid(SWITCH, `${SWITCH}: ${quote(text)} is neither auto nor off`);
   if (production) {
     throw invalid(SWITCH, `${SWITCH}=off is not for production`, `Unset ${SWITCH} or CPRG_ENV.`);
   }

@@ -1,7 +1,12 @@
 import { describe, expect, test } from "bun:test";
 import { type Clock, systemClock } from "../../../src/core/clock.ts";
 import type { EventDraft } from "../../../src/core/event.ts";
-import { PENDING_BYTES_MAX, Recorder, type RecorderOptions } from "../../../src/jobs/recorder.ts";
+import {
+  COMMIT_EVENTS_MAX,
+  PENDING_BYTES_MAX,
+  Recorder,
+  type RecorderOptions,
+} from "../../../src/jobs/recorder.ts";
 import type { ExecNotice, OutputChannel } from "../../../src/provider/contract.ts";
 import type { TimedDraft } from "../../../src/store/contract.ts";
 import { randomBytes, randomChunks, randomFrom } from "./random.ts";
@@ -40,6 +45,21 @@ function bytesOf(drafts: readonly EventDraft[], channel: OutputChannel): Buffer 
 }
 
 describe("Recorder.follow()", () => {
+  test("commits streams that take turns in bounded batches, while they come", async () => {
+    const { recorder: made, batches } = recorder();
+    let committedEarly = 0;
+    async function* turns(): AsyncGenerator<ExecNotice> {
+      for (let index = 0; index < 20_000; index += 1) {
+        yield output("x", index % 2 === 0 ? "stdout" : "stderr");
+      }
+      committedEarly = batches.length;
+    }
+    await made.follow(turns());
+    expect(committedEarly).toBeGreaterThan(0);
+    expect(Math.max(...batches.map(({ length }) => length))).toBeLessThanOrEqual(COMMIT_EVENTS_MAX);
+    expect(batches.flat()).toHaveLength(20_000);
+  });
+
   test.each(Array.from({ length: 100 }, (_, seed) => [seed]))(
     "keeps every byte of both streams (seed %d)",
     async (seed) => {

@@ -1,7 +1,11 @@
 import { describe, expect, test } from "bun:test";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
 import type { LimitHit } from "../../../src/core/outcome.ts";
-import { decideOutcome, type OutcomeFacts } from "../../../src/sandbox/exec-outcome.ts";
+import {
+  decideOutcome,
+  isUnnamedViolation,
+  type OutcomeFacts,
+} from "../../../src/sandbox/exec-outcome.ts";
 import type { Report } from "../../../src/sandbox/layout.ts";
 
 const report = (fields: Partial<Report>): Report => ({
@@ -36,6 +40,7 @@ const facts = (fields: Partial<OutcomeFacts>): OutcomeFacts => {
       hits,
       hit: (limit, seen) => hits.push({ limit, value: DEFAULT_LIMITS[limit], ...seen }),
     },
+    violations: [],
     killed: 0,
     ...fields,
   };
@@ -138,6 +143,32 @@ describe("decideOutcome()", () => {
       expect(outcome.error !== undefined).toBe(reason === "setup_failed");
     });
   }
+
+  test.each([
+    ["none", 0, "signal"],
+    ["one that notifies", 1, "signal"],
+    ["one that kills", 2, "seccomp_violation"],
+  ] as const)("SIGSYS under a filter, %s", (_name, code, reason) => {
+    const started = report({ type: 3, atNs: 1_500_000_000n, code });
+    expect(decideOutcome(facts({ main: killed(31), started })).reason).toBe(reason);
+    expect(isUnnamedViolation(started, killed(31))).toBe(reason === "seccomp_violation");
+    expect(isUnnamedViolation(started, killed(9))).toBe(false);
+    expect(isUnnamedViolation(started, { type: "ended", report: report({}) })).toBe(false);
+  });
+
+  test("a violation is in the outcome, whatever ended the program first", () => {
+    const violations = [{ type: "seccomp_violation", syscall: "ptrace" }] as const;
+    const request = { reason: "seccomp_violation", atNs: 1_900_000_000n } as const;
+    expect(decideOutcome(facts({ main: killed(9), violations, request }))).toMatchObject({
+      reason: "seccomp_violation",
+      violations,
+    });
+    const cancel = { reason: "user", atNs: 1_800_000_000n } as const;
+    expect(decideOutcome(facts({ main: killed(9), violations, request: cancel }))).toMatchObject({
+      reason: "user",
+      violations,
+    });
+  });
 
   test("a lost sandbox has lasted until it was known to be", () => {
     const main = { type: "lost", death: { code: null, signal: 9 } } as const;
