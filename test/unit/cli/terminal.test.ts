@@ -8,7 +8,12 @@ const module = JSON.stringify(join(import.meta.dir, "../../../src/cli/terminal.t
 
 function run(code: string) {
   const source = `import { descriptorSink } from ${module};\nconst sink = descriptorSink(1);\n${code}`;
-  return Bun.spawn([process.execPath, "-e", source], { stdout: "pipe", stderr: "pipe" });
+  // Lazy: otherwise Bun reads ahead without bound, and no reader is ever slow.
+  return Bun.spawn([process.execPath, "-e", source], {
+    stdout: "pipe",
+    stderr: "pipe",
+    lazy: true,
+  });
 }
 
 test("descriptorSink() writes everything in order before drain() resolves", async () => {
