@@ -185,7 +185,7 @@ CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t f
 /* Non-blocking read: bytes read, 0 at the end, -EAGAIN. Reads until the buffer is full or the pipe
    empty. */
 CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity);
-/* PR_SET_DUMPABLE 0 and RLIMIT_CORE 0 for this process. */
+/* PR_SET_DUMPABLE 0 and RLIMIT_CORE 1, which is no dump, not even to a pipe: core(5). */
 CPRG_EXPORT int32_t cprg_harden(void);
 
 /* ---- messages to cprg-init ---------------------------------------------------------------- */

@@ -199,7 +199,7 @@ describe("cprg_harden()", () => {
       harden();`;
     const child = Bun.spawn([process.execPath, "-e", script], { stdout: "pipe", env: childEnv });
     expect(await new Response(child.stdout).text()).toBe(
-      "dumpable 0\nMax core file size        0                    0                    bytes\n",
+      "dumpable 0\nMax core file size        1                    1                    bytes\n",
     );
   });
 });
