@@ -181,21 +181,14 @@ export async function openNamespaceEngine(options: EngineOptions): Promise<Local
     sweepIds(native, idDirectory);
   });
   try {
+    // What only checks comes first: nothing is made for options that are refused.
+    const ids = new IdPool(native, {
+      directory: idDirectory,
+      range: options.idRange ?? DEFAULT_ID_RANGE,
+    });
+    const plans = new PlanSource({ isUserNamespace, binds: options.binds ?? [], runtime });
     const groups = openTree(native, cgroups, { instance, capacity });
-    const host: SandboxHost = {
-      native,
-      ids: new IdPool(native, {
-        directory: idDirectory,
-        range: options.idRange ?? DEFAULT_ID_RANGE,
-      }),
-      groups,
-      isUserNamespace,
-      plans: new PlanSource({
-        isUserNamespace,
-        binds: options.binds ?? [],
-        runtime,
-      }),
-    };
+    const host: SandboxHost = { native, ids, groups, isUserNamespace, plans };
     return new NamespaceEngine({
       host,
       instance,
