@@ -196,6 +196,15 @@ host.describe("groups of other kinds", () => {
       await exec.outcome;
       await lease.release();
       await engine.close();
+      const refused = [
+        { binds: [{ source: "/", target: "/host" }] },
+        { idRange: { base: 1000, count: 1 } },
+      ];
+      for (const options of refused) {
+        const opening = openTestEngine(dirs, { cgroupParent: `/${name}`, ...options });
+        await expect(opening).rejects.toMatchObject({ code: "invalid_argument" });
+      }
+      // Nothing is left in it of either kind: see the removal below.
     } finally {
       for (const place of places) rmdirSync(place);
       rmSync(dirs.top, { recursive: true });

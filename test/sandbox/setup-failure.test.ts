@@ -5,7 +5,7 @@ import { CprgError } from "../../src/core/errors.ts";
 import { parseLimits } from "../../src/core/limits.ts";
 import type { EngineOptions, LocalEngine } from "../../src/sandbox/engine.ts";
 import { requireHost } from "../helpers/host.ts";
-import { expectNothingLeft, instanceGroups, type Left, takeSnapshot } from "./snapshot.ts";
+import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, warmUp } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
@@ -94,13 +94,6 @@ host.describe("a set-up that fails", () => {
       reason: "CGROUP",
       hint: expect.stringContaining("CPRG_CGROUP"),
     });
-  });
-
-  test("options that are refused make no group", async () => {
-    const groupsBefore = instanceGroups();
-    await failure({ binds: [{ source: "/", target: "/host" }] });
-    await failure({ idRange: { base: 1000, count: 1 } });
-    expect(instanceGroups()).toEqual(groupsBefore);
   });
 
   test("a limit that the kernel does not take", async () => {

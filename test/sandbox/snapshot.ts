@@ -4,7 +4,6 @@ import { expect } from "bun:test";
 import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isId } from "../../src/core/ids.ts";
 import type { IdRange } from "../../src/sandbox/ids.ts";
 import { listIds } from "../../src/sandbox/ids.ts";
 
@@ -130,20 +129,11 @@ function mounts(): string[] {
 
 /** Directories named after an instance, and what is in them, wherever cgroups are mounted. */
 export function groups(instances: readonly string[]): string[] {
-  return groupsOf((name) => instances.includes(name));
-}
-
-/** Groups of every instance that there is, whoever's. */
-export function instanceGroups(): string[] {
-  return groupsOf(isId);
-}
-
-function groupsOf(isInstance: (name: string) => boolean): string[] {
   const found: string[] = [];
   const visit = (directory: string, isOurs: boolean): void => {
     for (const name of directoriesIn(directory)) {
       const path = join(directory, name);
-      const isInside = isOurs || isInstance(name);
+      const isInside = isOurs || instances.includes(name);
       if (isInside) found.push(path);
       visit(path, isInside);
     }
