@@ -27,8 +27,9 @@ import {
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V1Host } from "./cgroup-hierarchy.ts";
-import { killPids, killUnified } from "./kill-group.ts";
+import { killPids } from "./kill-group.ts";
 import type { Native } from "./native.ts";
+import { UnifiedExec } from "./unified-exec.ts";
 
 const MIB = 1024 * 1024;
 const CPU_PERIOD_US = 100_000;
@@ -212,59 +213,6 @@ class V1Sandbox implements SandboxGroups {
     closeAll(this.#fds);
     this.#prepared?.sent();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
-  }
-}
-
-/** An exec whose group is on cgroup2. */
-class UnifiedExec implements ExecGroup {
-  readonly #native: Native;
-  readonly #directory: string;
-  readonly #fds: number[] = [];
-
-  constructor(native: Native, directory: string, pids: string) {
-    this.#native = native;
-    this.#directory = directory;
-    makeGroup(directory);
-    try {
-      this.#fds.push(openGroupFile(pids, "tasks"));
-      this.#fds.push(openGroupFile(this.#directory, "cgroup.procs"));
-    } catch (error) {
-      closeAll(this.#fds);
-      void this.remove();
-      throw error;
-    }
-  }
-
-  get fds(): readonly number[] {
-    return this.#fds;
-  }
-
-  sent(): void {
-    closeAll(this.#fds);
-  }
-
-  processes(): readonly number[] {
-    return readPids(this.#directory);
-  }
-
-  isEmpty(): boolean {
-    return (readKeyed(this.#directory, "cgroup.events", "populated") ?? 0) === 0;
-  }
-
-  kill(): void {
-    killUnified(this.#native, this.#directory);
-  }
-
-  pidsRefused(): number {
-    return 0;
-  }
-
-  cpuUs(): number {
-    return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
-  }
-
-  remove(): Promise<void> {
-    return removeGroup(this.#directory);
   }
 }
 

@@ -13,18 +13,16 @@ import {
   makeGroup,
   makeInstanceGroup,
   openGroup,
-  openGroupFile,
   readCount,
   readKeyed,
-  readPids,
   removeGroup,
   removeSharedGroup,
   setLimit,
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V2Host } from "./cgroup-hierarchy.ts";
-import { killUnified } from "./kill-group.ts";
 import type { Native } from "./native.ts";
+import { UnifiedExec } from "./unified-exec.ts";
 
 const MIB = 1024 * 1024;
 const CPU_PERIOD_US = 100_000;
@@ -108,7 +106,7 @@ class V2Sandbox implements SandboxGroups {
 
   #makeExec(): ExecGroup {
     this.#execs += 1;
-    return new V2Exec(this.#native, join(this.#run, `exec-${this.#execs}`));
+    return new UnifiedExec(this.#native, join(this.#run, `exec-${this.#execs}`));
   }
 
   memoryBytes(): number | null {
@@ -144,55 +142,5 @@ class V2Sandbox implements SandboxGroups {
     closeAll(this.#fds);
     this.#prepared?.sent();
     await removeGroup(this.#directory);
-  }
-}
-
-class V2Exec implements ExecGroup {
-  readonly #native: Native;
-  readonly #directory: string;
-  readonly #fds: number[] = [];
-
-  constructor(native: Native, directory: string) {
-    this.#native = native;
-    this.#directory = directory;
-    makeGroup(directory);
-    try {
-      this.#fds.push(openGroupFile(directory, "cgroup.procs"));
-    } catch (error) {
-      void this.remove();
-      throw error;
-    }
-  }
-
-  get fds(): readonly number[] {
-    return this.#fds;
-  }
-
-  sent(): void {
-    closeAll(this.#fds);
-  }
-
-  processes(): readonly number[] {
-    return readPids(this.#directory);
-  }
-
-  isEmpty(): boolean {
-    return (readKeyed(this.#directory, "cgroup.events", "populated") ?? 0) === 0;
-  }
-
-  kill(): void {
-    killUnified(this.#native, this.#directory);
-  }
-
-  pidsRefused(): number {
-    return 0;
-  }
-
-  cpuUs(): number {
-    return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
-  }
-
-  remove(): Promise<void> {
-    return removeGroup(this.#directory);
   }
 }

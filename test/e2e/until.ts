@@ -1,5 +1,7 @@
 // Waiting for a condition of the host that sends no event: looks again until a deadline.
 
+import { setTimeout as sleep } from "node:timers/promises";
+
 const LOOK_MS = 5;
 
 /** Resolves with the first value that is not null. @throws at the deadline, with the last state */
@@ -12,7 +14,7 @@ export async function until<T>(
   while (performance.now() < endMs) {
     const value = await look();
     if (value !== null) return value;
-    await Bun.sleep(LOOK_MS);
+    await sleep(LOOK_MS);
   }
   throw new Error(`not within ${deadlineMs} ms: ${what}: ${JSON.stringify(state?.())}`);
 }
