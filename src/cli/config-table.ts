@@ -99,6 +99,13 @@ export const SETTINGS = {
     fallback: () => 2,
     parse: parseInteger({ least: 1, most: 1024 }),
   }),
+  pool: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Sandboxes that are kept built, so that a job need not wait for one; 0 keeps none",
+    fallback: () => 4,
+    parse: parseInteger({ least: 0, most: 64 }),
+  }),
   recoverQueued: setting({
     kind: "switch",
     value: "BOOL",

@@ -12,14 +12,20 @@ import type { JsonLog } from "./log-json.ts";
 /**
  * Opens the engine.
  *
+ * @param pool sandboxes that are kept built; a command that runs one program wants none
  * @throws CprgError when a layer is missing that may not be, or, in production, when any is
  */
-export async function openEngine(config: LoadedConfig, log: JsonLog): Promise<LocalEngine> {
+export async function openEngine(
+  config: LoadedConfig,
+  log: JsonLog,
+  pool = 0,
+): Promise<LocalEngine> {
   const { settings } = config;
   if (settings.env === "production" && settings.sandbox === "off") {
     throw refusedInProduction("the sandbox is off", "Remove CPRG_SANDBOX=off");
   }
-  const engine = await openLocalEngine(engineOptions(settings, log.scope("sandbox")));
+  const options = engineOptions(settings, log.scope("sandbox"));
+  const engine = await openLocalEngine({ ...options, pool });
   const { missing } = engine;
   if (settings.env === "production" && missing.length > 0) {
     await engine.close();

@@ -72,7 +72,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
-  const engine = await openEngine(config, log);
+  const engine = await openEngine(config, log, config.settings.pool);
   stack.defer(async () => await engine.close());
   const service = new JobService({
     store,

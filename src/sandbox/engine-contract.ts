@@ -25,6 +25,8 @@ export interface EngineOptions {
   readonly interpreters?: Partial<Readonly<Record<LanguageName, string>>>;
   readonly cgroupParent?: string;
   readonly capacity?: Partial<Capacity>;
+  /** Sandboxes that are kept built and waiting, each with two ids of the range; default 0. */
+  readonly pool?: number;
   /** Default: on, with nothing but the profiles. */
   readonly seccomp?: SeccompPolicy;
   readonly idRange?: IdRange;
@@ -38,6 +40,8 @@ export interface EngineStatus {
   readonly mode: EngineMode;
   readonly instance: string;
   readonly sandboxes: number;
+  /** Built, and waiting for whoever asks. */
+  readonly pooled: number;
   readonly capacity: Capacity;
   readonly reserved: Capacity;
   readonly waiting: number;

@@ -22,6 +22,7 @@ import type { SeccompFilters } from "./seccomp/filters.ts";
 import { encodeExec } from "./spawn-plan.ts";
 import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
+import { ownTurn } from "./turn.ts";
 import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
 
 /**
@@ -65,6 +66,7 @@ interface Pipes {
  */
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
+  await ownTurn();
   const before = tallyOf(host.sandbox.groups);
   const group = host.sandbox.groups.createExec(host.sandbox.pid);
   const reports = listenFor(host.sandbox.channel, id);

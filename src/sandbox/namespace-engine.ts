@@ -24,9 +24,10 @@ import { type LanguageName, LocalLanguages } from "./languages.ts";
 import { LocalLease } from "./lease.ts";
 import { Native } from "./native.ts";
 import { PlanSource } from "./plan-source.ts";
+import { SandboxPool } from "./pool.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
-import { type SandboxHost, startSandbox } from "./sandbox.ts";
+import { type Sandbox, type SandboxHost, startSandbox } from "./sandbox.ts";
 import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
 
 /** Limits of the sandbox in which interpreters are looked for. */
@@ -44,6 +45,7 @@ export class NamespaceEngine implements LocalEngine {
   readonly #admission: Admission;
   readonly #log: Log;
   readonly #filters: SeccompFilters;
+  readonly #pool: SandboxPool;
   readonly #leases = new Set<LocalLease>();
   readonly #opening = new Set<Promise<unknown>>();
   #count = 0;
@@ -55,14 +57,20 @@ export class NamespaceEngine implements LocalEngine {
     this.#admission = new Admission(parts.capacity);
     this.#log = parts.log;
     this.#filters = parts.filters;
+    this.#pool = new SandboxPool({
+      sandboxesMax: parts.pool,
+      log: parts.log,
+      build: (limits) => this.#build(limits),
+    });
     this.layers = parts.layers;
     this.missing = Object.keys(parts.layers).filter((name) => parts.layers[name] === false);
     this.languages = new LocalLanguages({
       interpreters: parts.interpreters,
       runtime: parts.hasRuntime ? RUNTIME_PATH : null,
       codeDirectory: WORKSPACE,
-      openSandbox: () => this.#start(LOOK_LIMITS, {}),
+      openSandbox: async () => this.#lease(await this.#build(LOOK_LIMITS), LOOK_LIMITS),
     });
+    this.#pool.fill(DEFAULT_LIMITS);
   }
 
   get instance(): string {
@@ -78,8 +86,11 @@ export class NamespaceEngine implements LocalEngine {
     options: { readonly signal?: AbortSignal } = {},
   ): Promise<ExecLease> {
     const free = this.#admission.occupy(reservation);
+    const { limits } = reservation;
     try {
-      return await this.#start(reservation.limits, { ...options, onReleased: free });
+      this.#throwIfClosing();
+      const sandbox = this.#pool.take(limits) ?? (await this.#build(limits, options.signal));
+      return this.#lease(sandbox, limits, free);
     } catch (error) {
       free();
       throw error;
@@ -92,6 +103,7 @@ export class NamespaceEngine implements LocalEngine {
       mode: this.mode,
       instance: this.instance,
       sandboxes: this.#leases.size,
+      pooled: this.#pool.size,
       capacity: this.#admission.capacity,
       reserved: { memMb, pids },
       waiting,
@@ -104,6 +116,7 @@ export class NamespaceEngine implements LocalEngine {
   }
 
   async #end(): Promise<void> {
+    await this.#pool.close();
     await Promise.allSettled(this.#opening);
     const released = await Promise.allSettled([...this.#leases].map((lease) => lease.release()));
     await this.#host.groups.close();
@@ -111,40 +124,43 @@ export class NamespaceEngine implements LocalEngine {
     for (const result of released) if (result.status === "rejected") throw result.reason;
   }
 
-  async #start(
-    limits: Limits,
-    options: { readonly signal?: AbortSignal; onReleased?(): void },
-  ): Promise<LocalLease> {
-    if (this.#closing !== null) {
-      throw new CprgError("unavailable", "Cannot open a sandbox: the engine is closing");
-    }
+  #throwIfClosing(): void {
+    if (this.#closing === null) return;
+    throw new CprgError("unavailable", "Cannot open a sandbox: the engine is closing");
+  }
+
+  async #build(limits: Limits, signal?: AbortSignal): Promise<Sandbox> {
+    this.#throwIfClosing();
     this.#count += 1;
     const starting = startSandbox(this.#host, {
       name: `s${this.#count}`,
       limits,
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
+      ...(signal === undefined ? {} : { signal }),
     });
     this.#opening.add(starting);
     try {
-      const sandbox = await starting;
-      const lease: LocalLease = new LocalLease({
-        native: this.#host.native,
-        sandbox,
-        limits,
-        layers: this.layers,
-        missing: this.missing,
-        log: this.#log,
-        filters: this.#filters,
-        onReleased: () => {
-          this.#leases.delete(lease);
-          options.onReleased?.();
-        },
-      });
-      this.#leases.add(lease);
-      return lease;
+      return await starting;
     } finally {
       this.#opening.delete(starting);
     }
+  }
+
+  #lease(sandbox: Sandbox, limits: Limits, onReleased: () => void = () => undefined): LocalLease {
+    const lease: LocalLease = new LocalLease({
+      native: this.#host.native,
+      sandbox,
+      limits,
+      layers: this.layers,
+      missing: this.missing,
+      log: this.#log,
+      filters: this.#filters,
+      onReleased: () => {
+        this.#leases.delete(lease);
+        onReleased();
+      },
+    });
+    this.#leases.add(lease);
+    return lease;
   }
 }
 
@@ -157,6 +173,8 @@ interface EngineParts {
   readonly interpreters: Partial<Readonly<Record<LanguageName, string>>>;
   readonly hasRuntime: boolean;
   readonly filters: SeccompFilters;
+  /** Sandboxes that are kept built and waiting. */
+  readonly pool: number;
   readonly log: Log;
 }
 
@@ -197,6 +215,7 @@ export async function openNamespaceEngine(options: EngineOptions): Promise<Local
       interpreters: options.interpreters ?? {},
       hasRuntime: runtime !== null,
       filters,
+      pool: options.pool ?? 0,
       log,
     });
   } catch (error) {

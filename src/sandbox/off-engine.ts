@@ -70,6 +70,7 @@ class OffEngine implements LocalEngine {
       mode: this.mode,
       instance: this.instance,
       sandboxes: this.#leases.size,
+      pooled: 0,
       capacity: this.#admission.capacity,
       reserved: { memMb, pids },
       waiting,

@@ -16,6 +16,7 @@ import type { Death, Launched, Native } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
+import { ownTurn } from "./turn.ts";
 
 /** Longest that process 1 may take to build the root. */
 export const SETUP_TIMEOUT_MS = 20_000;
@@ -65,6 +66,7 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
   let pipeEnded: Promise<void> | null = null;
   undo.defer(() => pipeEnded ?? undefined);
   try {
+    await ownTurn();
     options.signal?.throwIfAborted();
     const ids = host.ids.take();
     let isGone = true;
@@ -74,6 +76,7 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
     });
     const groups = host.groups.createSandbox(options.name, options.limits);
     undo.defer(() => groups.remove());
+    await ownTurn();
     const started = launch(host, ids, groups);
     isGone = false;
     pipeEnded = started.channel.ended;

@@ -5,6 +5,25 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
+/** Those who wait for a turn of their own. */
+const queued: (() => void)[] = [];
+
+/**
+ * Resolves in a turn that nobody else resolves in, first come, first served: for work that blocks
+ * for a millisecond or two, of which several in one turn would be felt by every other client.
+ */
+export function ownTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    queued.push(resolve);
+    if (queued.length === 1) setImmediate(resolveOne);
+  });
+}
+
+function resolveOne(): void {
+  queued.shift()?.();
+  if (queued.length > 0) setImmediate(resolveOne);
+}
+
 /** Longest that a loop over hostile names may hold the event loop. */
 const SHARE_MS = 4;
 

@@ -14,8 +14,12 @@ export interface BenchEngine extends AsyncDisposable {
   runTrue(): Promise<void>;
 }
 
-/** Opens an engine whose directories go with it. */
-export async function openBenchEngine(): Promise<BenchEngine> {
+/**
+ * Opens an engine whose directories go with it.
+ *
+ * @param pool sandboxes that it keeps built
+ */
+export async function openBenchEngine(pool = 0): Promise<BenchEngine> {
   const path = mkdtempSync(join(tmpdir(), "cprg-bench-"));
   // Every sandbox's init passes through the run directory's parents as another user.
   chmodSync(path, 0o711);
@@ -24,6 +28,7 @@ export async function openBenchEngine(): Promise<BenchEngine> {
     dataDir: join(path, "data"),
     mode: "auto",
     interpreters: { python: "/usr/bin/python3" },
+    pool,
     log: silentLog,
   });
   return {

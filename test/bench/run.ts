@@ -13,8 +13,10 @@ import { cancel } from "./rows/cancel.ts";
 import { eventAppend } from "./rows/event-append.ts";
 import { execBwrap } from "./rows/exec-bwrap.ts";
 import { execCold } from "./rows/exec-cold.ts";
+import { execPooled } from "./rows/exec-pooled.ts";
 import { loopBlock } from "./rows/loop-block.ts";
 import { pythonCold } from "./rows/python-cold.ts";
+import { pythonWarm } from "./rows/python-warm.ts";
 import { timeoutAccuracy } from "./rows/timeout-accuracy.ts";
 
 /** What a row is given. */
@@ -25,8 +27,10 @@ export interface BenchContext {
 
 const rows: Readonly<Record<string, (context: BenchContext) => Promise<Row>>> = {
   "exec-cold": execCold,
+  "exec-pooled": execPooled,
   "exec-bwrap": execBwrap,
   "python-cold": pythonCold,
+  "python-warm": pythonWarm,
   "timeout-accuracy": timeoutAccuracy,
   cancel,
   "event-append": eventAppend,

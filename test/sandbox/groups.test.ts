@@ -67,6 +67,7 @@ async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine | null> {
     interpreters: {},
     hasRuntime: false,
     filters: openFilters(),
+    pool: 0,
     log: silentLog,
   });
 }

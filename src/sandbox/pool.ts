@@ -1,0 +1,134 @@
+/**
+ * Sandboxes that are built before anyone asks for them. A pooled sandbox is process 1 in its groups,
+ * with its root built, waiting for its first exec; it has run nothing, and once taken it never comes
+ * back. Which limits are kept ready follows what is asked for.
+ */
+
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type { Sandbox } from "./sandbox.ts";
+
+/** Limits that a sandbox is built with; the others are each exec's. */
+export type PoolShape = Pick<Limits, "mem_mb" | "cpu_cores" | "pids" | "disk_mb" | "inodes">;
+
+/** What a pool is made of. */
+export interface PoolParts {
+  /** Most sandboxes that wait or are being built; 0 keeps none. */
+  readonly sandboxesMax: number;
+  readonly log: Log;
+  /** @throws whatever the start of a sandbox throws; then nothing of it is left */
+  build(limits: Limits): Promise<Sandbox>;
+}
+
+interface Pooled {
+  readonly shape: string;
+  readonly sandbox: Sandbox;
+}
+
+/** Sandboxes that wait, oldest first. */
+export class SandboxPool {
+  readonly #parts: PoolParts;
+  readonly #ready: Pooled[] = [];
+  /** Those that are being removed. */
+  readonly #removals = new Set<Promise<void>>();
+  /** Limits that are asked for and not yet built, in order. */
+  readonly #wanted: Limits[] = [];
+  #building: Promise<void> | null = null;
+  #isClosed = false;
+
+  constructor(parts: PoolParts) {
+    this.#parts = parts;
+  }
+
+  /** How many wait. */
+  get size(): number {
+    return this.#ready.length;
+  }
+
+  /** Builds as many as the pool holds. */
+  fill(limits: Limits): void {
+    for (let room = this.#room(); room > 0; room -= 1) this.#want(limits);
+  }
+
+  /** One with these limits, and the building of its successor; null when none waits. */
+  take(limits: Limits): Sandbox | null {
+    const shape = shapeOf(limits);
+    const index = this.#ready.findIndex((pooled) => pooled.shape === shape);
+    if (index >= 0) {
+      const [pooled] = this.#ready.splice(index, 1);
+      this.#want(limits);
+      return pooled?.sandbox ?? null;
+    }
+    if (this.#room() === 0) this.#evict(shape);
+    this.#want(limits);
+    return null;
+  }
+
+  /** Removes every sandbox that waits; idempotent. @throws when one cannot be removed */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#wanted.length = 0;
+    await this.#building;
+    for (const pooled of this.#ready.splice(0)) this.#remove(pooled.sandbox);
+    await Promise.all(this.#removals);
+  }
+
+  #room(): number {
+    const building = this.#building === null ? 0 : 1;
+    const taken = this.#ready.length + this.#wanted.length + building;
+    return Math.max(0, this.#parts.sandboxesMax - taken);
+  }
+
+  #want(limits: Limits): void {
+    if (this.#isClosed || this.#room() === 0) return;
+    this.#wanted.push(limits);
+    this.#building ??= this.#buildWanted().finally(() => {
+      this.#building = null;
+    });
+  }
+
+  /** One after the other: whoever needs a sandbox at this moment has the CPUs first. */
+  async #buildWanted(): Promise<void> {
+    for (let limits = this.#wanted.shift(); limits; limits = this.#wanted.shift()) {
+      try {
+        this.#keep({ shape: shapeOf(limits), sandbox: await this.#parts.build(limits) });
+      } catch (error) {
+        // No retry: the next that is asked for fails in the open, or wants its successor.
+        this.#parts.log.warn("no sandbox built ahead", { error });
+        this.#wanted.length = 0;
+      }
+    }
+  }
+
+  #keep(pooled: Pooled): void {
+    this.#ready.push(pooled);
+    const drop = (): void => {
+      const index = this.#ready.indexOf(pooled);
+      if (index < 0) return;
+      this.#ready.splice(index, 1);
+      this.#parts.log.warn("a waiting sandbox died", { pid: pooled.sandbox.pid });
+      this.#remove(pooled.sandbox);
+    };
+    void pooled.sandbox.death.then(drop, drop);
+  }
+
+  /** Makes room for other limits than those that wait. */
+  #evict(shape: string): void {
+    const index = this.#ready.findIndex((pooled) => pooled.shape !== shape);
+    if (index < 0) return;
+    const [pooled] = this.#ready.splice(index, 1);
+    if (pooled !== undefined) this.#remove(pooled.sandbox);
+  }
+
+  #remove(sandbox: Sandbox): void {
+    const removal = sandbox.destroy().catch((error: unknown) => {
+      this.#parts.log.error("a waiting sandbox was not removed", { error });
+    });
+    this.#removals.add(removal);
+    void removal.then(() => this.#removals.delete(removal));
+  }
+}
+
+function shapeOf({ mem_mb, cpu_cores, pids, disk_mb, inodes }: PoolShape): string {
+  return `${mem_mb} ${cpu_cores} ${pids} ${disk_mb} ${inodes}`;
+}

@@ -1,0 +1,101 @@
+// Sandboxes that are built ahead: as tight as any other, used once, and gone with the engine.
+
+import { expect } from "bun:test";
+import { readFileSync } from "node:fs";
+import { requireHost } from "../helpers/host.ts";
+import { groups, pidsOfRange } from "./snapshot.ts";
+import { ENV, finish, ID_RANGE, PYTHON, until, useEngine } from "./test-engine.ts";
+
+const host = requireHost({ root: true, userns: true, cgroup: true });
+const POOL = 2;
+const DEADLINE = "the pool is full";
+
+host.describe("a pool of sandboxes", () => {
+  const bench = useEngine({ pool: POOL });
+  const filled = () => until(DEADLINE, () => bench.engine.status().pooled === POOL);
+  /** Process 1 of every sandbox: nothing else runs in one that waits. */
+  const waiting = (): number[] => pidsOfRange(ID_RANGE);
+
+  const run = async (code: string, limits = {}) => {
+    const lease = await bench.open(limits);
+    const spec = { executable: PYTHON, arguments: ["-c", code], variables: ENV };
+    const ran = await finish(await lease.exec(spec));
+    await lease.release();
+    return ran;
+  };
+
+  host.test("a lease takes one that waits, and another is built in its place", async () => {
+    await filled();
+    const before = waiting();
+    expect(before).toHaveLength(POOL);
+    const lease = await bench.open();
+    // Nothing new was needed for it: what is there now was there, or is the successor.
+    expect(before.every((pid) => waiting().includes(pid))).toBe(true);
+    const ran = await finish(
+      await lease.exec({ executable: PYTHON, arguments: ["-c", "print(6*7)"], variables: ENV }),
+    );
+    expect(ran.stdout).toBe("42\n");
+    await lease.release();
+    await filled();
+    const after = waiting();
+    expect(after).toHaveLength(POOL);
+    expect(before.filter((pid) => after.includes(pid))).toHaveLength(POOL - 1);
+  });
+
+  host.test("no two programs meet: nothing of one is found by the next", async () => {
+    const write = "open('/tmp/mark', 'w').write('1'); open('/workspace/mark', 'w').write('1')";
+    const look = "import os; print(os.listdir('/tmp'), os.listdir('/workspace'))";
+    for (let round = 0; round < 3 * POOL; round += 1) {
+      await filled();
+      expect((await run(`${look}\n${write}`)).stdout).toBe("[] []\n");
+    }
+  });
+
+  host.test("its limits are in force", async () => {
+    await filled();
+    const { outcome } = await run("x = bytearray(300 << 20)");
+    expect(outcome.reason).toBe("oom");
+  });
+
+  host.test("other limits get a sandbox of their own, and then a pooled one", async () => {
+    await filled();
+    const wanted = { mem_mb: 192, disk_mb: 64 };
+    const code = "import os; s = os.statvfs('/tmp'); print(s.f_blocks * s.f_frsize >> 20)";
+    expect((await run(code, wanted)).stdout).toBe("64\n");
+    await filled();
+    const before = waiting();
+    const lease = await bench.open(wanted);
+    const limits = groups([bench.engine.instance])
+      .map((path) => limitOf(path))
+      .filter((value) => value === 192);
+    expect(limits.length).toBeGreaterThanOrEqual(1);
+    expect(before.every((pid) => waiting().includes(pid))).toBe(true);
+    await lease.release();
+    await filled();
+  });
+
+  host.test("one that is killed while it waits is never given out", async () => {
+    await filled();
+    const [victim] = waiting();
+    if (victim === undefined) throw new Error("nothing waits");
+    process.kill(victim, "SIGKILL");
+    await until("it is noticed", () => bench.engine.status().pooled === POOL - 1);
+    expect(waiting()).not.toContain(victim);
+    for (let round = 0; round < 2 * POOL; round += 1) {
+      expect((await run("print('alive')")).stdout).toBe("alive\n");
+    }
+    await filled();
+  });
+});
+
+/** Memory limit of a group in MiB, on either version; null where it has none. */
+function limitOf(directory: string): number | null {
+  for (const file of ["memory.limit_in_bytes", "memory.max"]) {
+    try {
+      return Number(readFileSync(`${directory}/${file}`, "utf8")) / 1024 / 1024;
+    } catch {
+      // Another controller's directory, or the other version.
+    }
+  }
+  return null;
+}
