@@ -5,6 +5,7 @@
 
 import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
+import type { TimedDraft } from "./contract.ts";
 import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protocol.ts";
 import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
@@ -30,7 +31,7 @@ export class BatchRunner {
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
     this.#handlers = {
-      append: ({ subject, drafts }) => events.append(subject, drafts),
+      append: ({ subject, drafts }) => events.append(subject, JSON.parse(drafts) as TimedDraft[]),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),

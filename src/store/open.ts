@@ -42,7 +42,11 @@ function fileStore(link: WorkerLink): FileStore {
   return {
     events: {
       append: (subject, drafts) =>
-        link.call("append", { subject, drafts }, { inputBytes: draftBytes(drafts) }),
+        link.call(
+          "append",
+          { subject, drafts: JSON.stringify(drafts) },
+          { inputBytes: draftBytes(drafts) },
+        ),
       read: (subject, fromSeq, bounds) =>
         link.call("read", { subject, fromSeq, ...bounds }, { answerBytes: bounds.maxBytes }),
       head: (subject) => link.call("head", { subject }),

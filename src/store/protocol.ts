@@ -7,7 +7,7 @@ import type { Subject } from "../core/event.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead, TimedDraft } from "./contract.ts";
+import type { EventLine, JobPage, JobQuery, LogHead } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** Most requests in one batch, which is one transaction. */
@@ -30,7 +30,8 @@ export interface StoreStats {
 /** Every operation with what it takes and gives. */
 export interface StoreOps {
   append: {
-    input: { readonly subject: Subject; readonly drafts: readonly TimedDraft[] };
+    /** Drafts as JSON of `TimedDraft[]`: many small objects are dear to clone, one text is not. */
+    input: { readonly subject: Subject; readonly drafts: string };
     output: readonly EventLine[];
   };
   read: {

@@ -88,7 +88,7 @@ export class SqliteEvents {
     if (lines.length === 0) return { lines, head, id: found?.id ?? 0 };
     this.#touched.add(subject);
     const id = found?.id ?? this.#create(subject);
-    for (const { seq, line } of lines) this.#statements.insert.run({ id, seq, line });
+    for (const { seq, line } of lines) this.#statements.insert.run(id, seq, line);
     if (head.complete) this.#statements.complete.run({ id });
     this.#remember(subject, { id, head });
     return { lines, head, id };
@@ -147,8 +147,9 @@ function prepare(db: Database) {
     create: db.prepare<{ id: number }, { subject: string }>(
       "INSERT INTO logs (subject) VALUES ($subject) RETURNING id",
     ),
-    insert: db.prepare<null, { id: number; seq: number; line: string }>(
-      "INSERT INTO events (log, seq, line) VALUES ($id, $seq, $line)",
+    // By position, as the only one that is run for every row: names cost a fifth more.
+    insert: db.prepare<null, [number, number, string]>(
+      "INSERT INTO events (log, seq, line) VALUES (?, ?, ?)",
     ),
     complete: db.prepare<null, { id: number }>("UPDATE logs SET complete = 1 WHERE id = $id"),
     lines: db.prepare<EventLine, { id: number; fromSeq: number; limit: number }>(

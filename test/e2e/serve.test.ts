@@ -123,7 +123,9 @@ test("after SIGKILL running jobs are interrupted, queued ones run once, nothing 
   expect(pidsWith(mark)).toEqual([]);
   for (const id of running) {
     const result = await json(await again.request(`/v1/jobs/${id}/result?wait_seconds=0`));
-    expect(result).toMatchObject({ status: "error", reason: "interrupted", stdout: "ready\n" });
+    expect(result).toMatchObject({ status: "error", reason: "interrupted" });
+    // Python writes the newline by itself; the server may have ended in between.
+    expect(result["stdout"]).toMatch(/^ready\n?$/);
   }
   for (const id of queued) {
     const result = await json(await again.request(`/v1/jobs/${id}/result?wait_seconds=60`));

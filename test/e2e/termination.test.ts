@@ -21,7 +21,7 @@ const { test } = host;
 
 /** How often each of the stubborn programs is ended. */
 const repeats = Number(process.env["CPRG_TEST_REPEATS"] ?? "100");
-const ATONCE = 4;
+const ATONCE = 8;
 /** For a host that is busy with other things; the tests wait for conditions, never for it. */
 const TIMEOUT_MS = 300_000;
 
@@ -165,7 +165,7 @@ for (const [title, code] of Object.entries(stubborn)) {
   test(
     `${title} has timed out, and nothing is left when \`finished\` arrives, ${repeats} times`,
     async () => {
-      const body = { language: "python", code, limits: { wall_seconds: 1 } };
+      const body = { language: "python", code, limits: { wall_seconds: 2 } };
       for (const { one } of await watchRepeatedly(() => body)) {
         expect(one.finished.data).toMatchObject({
           status: "timed_out",
