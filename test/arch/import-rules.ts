@@ -11,7 +11,7 @@ const floors: readonly (readonly string[])[] = [
   ["main"],
   ["cli"],
   ["http", "worker", "sdk"],
-  ["jobs", "control-plane", "dispatch"],
+  ["jobs", "control-plane", "dispatch", "attack"],
   ["sandbox", "bridge", "provider", "tenancy"],
   ["store"],
   ["core", "gen"],
@@ -25,15 +25,24 @@ const sameFloor: Readonly<Record<string, readonly string[]>> = {
 
 /** Forbidden although the floor is further down, with the reason. */
 const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
-  http: { store: "http reaches the store through jobs, control-plane and tenancy" },
+  http: {
+    store: "http reaches the store through jobs, control-plane and tenancy",
+    attack: "attacks run from the command line alone",
+  },
   worker: {
     "control-plane": "worker and control-plane know each other only through the bridge",
     jobs: "a worker has no job queue",
+    attack: "attacks run from the command line alone",
     dispatch: "a worker dispatches nothing",
     tenancy: "a worker has no keys to check",
     store: "a worker keeps no database",
   },
-  sdk: { jobs: "the SDK reaches jobs over HTTP" },
+  attack: {
+    store: "attacks need sandboxes alone",
+    tenancy: "attacks need sandboxes alone",
+    bridge: "attacks need sandboxes alone",
+  },
+  sdk: { jobs: "the SDK reaches jobs over HTTP", attack: "the SDK attacks nothing" },
   sandbox: { store: "the local engine knows no SQLite" },
   provider: { store: "providers know no SQLite" },
 };
