@@ -36,15 +36,24 @@ function toJson({ layers, ...host }: HostReport, isUsable: boolean): unknown {
 
 /** The report as a page of text. */
 export function reportText(report: HostReport, paint: Paint): string {
-  const { kernel, arch, uid, cgroup, layers } = report;
-  const host = `Linux ${kernel} ${arch}, uid ${uid}, cgroup ${cgroup ?? "none"}`;
+  const { kernel, arch, uid, cgroup, distribution, container, layers } = report;
+  const around = container === null ? "" : `, in ${container}`;
+  const host = `${distribution}, kernel ${kernel} ${arch}, uid ${uid}, cgroup ${cgroup ?? "none"}${around}`;
   const rows = layers.map((layer): Cell[] => [stateCell(layer), layer.name, layer.detail]);
   const fixes = layers.flatMap(({ name, ok, fix }) =>
-    ok || fix === null ? [] : [`  ${printable(name)}: ${printable(fix)}`],
+    ok || fix === null ? [] : [fixText(name, fix)],
   );
   const advice =
     fixes.length === 0 ? "" : `\n${paint("bold", "To mend it:")}\n${fixes.join("\n")}\n`;
   return `${printable(host)}\n\n${table(["STATE", "LAYER", "FOUND"], rows, paint)}${advice}`;
+}
+
+/** Beneath one another where it is more than a line, so that it can be copied as it is. */
+function fixText(name: string, fix: string): string {
+  const lines = fix.split("\n").map(printable);
+  return lines.length === 1
+    ? `  ${printable(name)}: ${lines[0]}`
+    : [`  ${printable(name)}:`, ...lines.map((line) => `    ${line}`)].join("\n");
 }
 
 function stateCell({ ok, isRequired }: HostLayer): Cell {

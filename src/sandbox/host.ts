@@ -10,19 +10,14 @@ import type { CgroupHost } from "./cgroup-hierarchy.ts";
 import { findCgroups } from "./cgroup-host.ts";
 import { openLocalEngine } from "./engine.ts";
 import type { EngineOptions } from "./engine-contract.ts";
+import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
+import { mendLayers } from "./host-fixes.ts";
+import { interpreterLayers } from "./host-interpreters.ts";
+import type { HostLayer } from "./host-layer.ts";
 import { allowsUserNamespaces, kernelAtLeast } from "./kernel.ts";
 import { seccompSupport } from "./seccomp/host-support.ts";
 
-/** One thing that a host has or lacks. */
-export interface HostLayer {
-  readonly name: string;
-  readonly ok: boolean;
-  /** Whether nothing runs without it; otherwise the layer is weaker, as `detail` says. */
-  readonly isRequired: boolean;
-  readonly detail: string;
-  /** What the operator can do; null when nothing is to be done. */
-  readonly fix: string | null;
-}
+export type { HostLayer } from "./host-layer.ts";
 
 /** Everything about a host. */
 export interface HostReport {
@@ -30,6 +25,10 @@ export interface HostReport {
   readonly arch: string;
   readonly uid: number;
   readonly cgroup: CgroupHost["version"] | null;
+  /** `Debian GNU/Linux 12 (bookworm)`, or `Linux`. */
+  readonly distribution: string;
+  /** What contains the process, if anything does. */
+  readonly container: HostFacts["container"];
   readonly layers: readonly HostLayer[];
 }
 
@@ -44,21 +43,26 @@ export async function hostReport(options: EngineOptions): Promise<HostReport> {
   const uid = process.geteuid?.() ?? -1;
   const cgroups = lookForCgroups(options);
   const found = cgroups.host;
+  const facts = judgeHost(readHost());
+  const proof = await sandboxLayers(options);
+  const layers = [
+    rootLayer(uid),
+    capabilityLayer(),
+    userNamespaceLayer(),
+    cgroups.layer,
+    ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
+    mountLayer(),
+    seccompLayer(options),
+    ...proof,
+  ];
   return {
     kernel: release(),
     arch: arch(),
     uid,
     cgroup: found?.version ?? null,
-    layers: [
-      rootLayer(uid),
-      capabilityLayer(),
-      userNamespaceLayer(),
-      cgroups.layer,
-      ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
-      mountLayer(),
-      seccompLayer(options),
-      await sandboxLayer(options),
-    ],
+    distribution: facts.distribution.name,
+    container: facts.container,
+    layers: mendLayers(layers, facts),
   };
 }
 
@@ -176,8 +180,8 @@ function seccompLayer({ seccomp }: EngineOptions): HostLayer {
   return { name: "seccomp", ok: mode === "notify", isRequired: mode === null, detail, fix };
 }
 
-/** The proof: everything above together, for one program. */
-async function sandboxLayer(options: EngineOptions): Promise<HostLayer> {
+/** The proof: everything above together, for one program; and which interpreters run in it. */
+async function sandboxLayers(options: EngineOptions): Promise<readonly HostLayer[]> {
   const base = { name: "sandbox", isRequired: true };
   try {
     const engine = await openLocalEngine({ ...options, log: options.log ?? silentLog });
@@ -187,12 +191,12 @@ async function sandboxLayer(options: EngineOptions): Promise<HostLayer> {
       await lease.release();
       const ok = result.status === 0;
       const detail = ok ? `ran a program in mode ${engine.mode}` : `status ${result.status}`;
-      return { ...base, ok, detail, fix: null };
+      return [{ ...base, ok, detail, fix: null }, ...(await interpreterLayers(engine.languages))];
     } finally {
       await engine.close();
     }
   } catch (error) {
     const { message, hint } = CprgError.from(error);
-    return { ...base, ok: false, detail: message, fix: hint ?? null };
+    return [{ ...base, ok: false, detail: message, fix: hint ?? null }];
   }
 }

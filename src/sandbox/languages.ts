@@ -7,6 +7,7 @@ import { existsSync } from "node:fs";
 import { posix } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { CommandResult, SandboxLease } from "../provider/contract.ts";
+import { installCommand, type PackagedInterpreter, readDistribution } from "./distribution.ts";
 
 /** Names of all languages. */
 export const LANGUAGE_NAMES = ["python", "node", "bash", "javascript", "typescript"] as const;
@@ -39,7 +40,8 @@ interface LanguageKind {
   readonly variables: Readonly<Record<string, string>>;
   /** Finds the version in what `--version` prints. */
   readonly version: RegExp;
-  readonly install: string;
+  /** What a distribution's package is asked for by; null for the executable itself. */
+  readonly package: PackagedInterpreter | null;
 }
 
 const RUNTIME: LanguageKind = {
@@ -49,9 +51,14 @@ const RUNTIME: LanguageKind = {
   flags: ["--no-install"],
   variables: { BUN_BE_BUN: "1", DO_NOT_TRACK: "1", BUN_RUNTIME_TRANSPILER_CACHE_PATH: "0" },
   version: /^(\d+\.\d+\.\d+\S*)/,
-  install:
-    "Put the executable where every user may reach it, such as /usr/local/bin: the directories above it must be passable (mode 0755)",
+  package: null,
 };
+
+function howToInstall({ package: name }: LanguageKind): string {
+  return name === null
+    ? "Put the executable where every user may reach it, such as /usr/local/bin: the directories above it must be passable (mode 0755)"
+    : `Install it: ${installCommand(name, readDistribution())}; or name one with CPRG_${name.toUpperCase()}`;
+}
 
 const KINDS: Readonly<Record<LanguageName, LanguageKind>> = {
   python: {
@@ -60,8 +67,7 @@ const KINDS: Readonly<Record<LanguageName, LanguageKind>> = {
     flags: [],
     variables: { PYTHONUNBUFFERED: "1", PYTHONDONTWRITEBYTECODE: "1" },
     version: /^Python (\S+)/,
-    install:
-      "Install it: apt-get install python3, dnf install python3, or apk add python3; or name one with CPRG_PYTHON",
+    package: "python",
   },
   node: {
     places: ["/usr/local/bin/node", "/usr/bin/node", "/bin/node"],
@@ -69,8 +75,7 @@ const KINDS: Readonly<Record<LanguageName, LanguageKind>> = {
     flags: [],
     variables: {},
     version: /^v(\S+)/,
-    install:
-      "Install it: apt-get install nodejs, dnf install nodejs, or apk add nodejs; or name one with CPRG_NODE",
+    package: "node",
   },
   bash: {
     places: ["/usr/local/bin/bash", "/usr/bin/bash", "/bin/bash"],
@@ -78,8 +83,7 @@ const KINDS: Readonly<Record<LanguageName, LanguageKind>> = {
     flags: [],
     variables: {},
     version: /version (\d\S*)/,
-    install:
-      "Install it: apt-get install bash, dnf install bash, or apk add bash; or name one with CPRG_BASH",
+    package: "bash",
   },
   javascript: RUNTIME,
   typescript: { ...RUNTIME, fileName: "main.ts" },
@@ -238,7 +242,7 @@ function noInterpreter(name: LanguageName, named?: string): CprgError {
     reason: "NO_INTERPRETER",
     hint:
       named === undefined
-        ? KINDS[name].install
+        ? howToInstall(KINDS[name])
         : `Sandboxes see /usr, /bin and /lib of the host: add the directory of ${named} with CPRG_BINDS`,
   });
 }

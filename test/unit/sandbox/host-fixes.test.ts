@@ -1,0 +1,234 @@
+// What is advised on hosts that were captured: the exact command, and nothing broader than needed.
+
+import { expect, test } from "bun:test";
+import { installCommand, parseDistribution } from "../../../src/sandbox/distribution.ts";
+import { judgeHost } from "../../../src/sandbox/host-facts.ts";
+import { mendLayers } from "../../../src/sandbox/host-fixes.ts";
+import type { HostLayer } from "../../../src/sandbox/host-layer.ts";
+import { HOSTS, type HostName } from "./captured-hosts.ts";
+
+const ALL = [
+  "root",
+  "capabilities",
+  "identity",
+  "cgroup",
+  "cgroup.kill",
+  "swap",
+  "seccomp",
+  "sandbox",
+];
+
+/** Every layer that can be missing, with the general fix of host.ts. */
+function mended(host: HostName, names: readonly string[] = ALL): Record<string, string | null> {
+  const layers = names.map(
+    (name): HostLayer => ({ name, ok: false, isRequired: true, detail: "", fix: null }),
+  );
+  const all = mendLayers(layers, judgeHost(HOSTS[host]));
+  return Object.fromEntries(all.map(({ name, fix }) => [name, fix]));
+}
+
+test.each<[HostName, string, string | null]>([
+  ["Debian 12, cgroup v1", "debian", null],
+  ["Raspberry Pi OS", "debian", null],
+  ["Ubuntu 24.04 user", "ubuntu", null],
+  ["Fedora 42 user", "fedora", null],
+  ["Rocky 9, no user namespaces", "rhel", null],
+  ["Arch, in a unit with a filter", "arch", null],
+  ["Alpine without cgroups", "alpine", null],
+  ["NixOS", "nixos", null],
+  ["openSUSE Leap", "suse", null],
+  ["Docker on Debian", "debian", "docker"],
+  ["Podman on Fedora", "alpine", "podman"],
+  ["Kubernetes", "debian", "kubernetes"],
+  ["old Kubernetes", "debian", "kubernetes"],
+  ["LXC", "ubuntu", "lxc"],
+  ["systemd-nspawn", "debian", "nspawn"],
+  ["unknown", "other", null],
+])("%s is a %s host in %s", (name, family, container) => {
+  const facts = judgeHost(HOSTS[name]);
+  expect([facts.distribution.family as string, facts.container]).toEqual([family, container]);
+});
+
+test.each<[HostName, string, string]>([
+  [
+    "Debian 12, cgroup v1",
+    "swap",
+    `echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX swapaccount=1"' > /etc/default/grub.d/90-cprg.cfg && update-grub, then reboot; or swapoff -a`,
+  ],
+  [
+    "Debian 12, cgroup v1",
+    "cgroup.kill",
+    `echo 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX systemd.unified_cgroup_hierarchy=1"' > /etc/default/grub.d/90-cprg.cfg && update-grub, then reboot`,
+  ],
+  [
+    "Raspberry Pi OS",
+    "cgroup",
+    "append cgroup_enable=memory to the one line of /boot/firmware/cmdline.txt, then reboot",
+  ],
+  [
+    "Debian 10 user",
+    "identity",
+    "echo 'kernel.unprivileged_userns_clone = 1' >> /etc/sysctl.d/90-cprg.conf && sysctl -p /etc/sysctl.d/90-cprg.conf",
+  ],
+  [
+    "Ubuntu 24.04 user",
+    "identity",
+    `cat > /etc/apparmor.d/cprg <<'EOF'
+abi <abi/4.0>,
+include <tunables/global>
+profile cprg "/usr/local/bin/cprg" flags=(unconfined) {
+  userns,
+}
+EOF
+apparmor_parser -r /etc/apparmor.d/cprg`,
+  ],
+  [
+    "Fedora 42 user",
+    "cgroup",
+    `systemd-run --user --scope -p Delegate=yes cprg serve
+Once, as root, for the CPU limit:
+mkdir -p /etc/systemd/system/user@.service.d
+printf '[Service]\\nDelegate=cpu memory pids\\n' > /etc/systemd/system/user@.service.d/cprg.conf
+systemctl daemon-reload`,
+  ],
+  [
+    "Fedora 42 user",
+    "swap",
+    `grubby --update-kernel=ALL --args="swapaccount=1", then reboot; or swapoff -a`,
+  ],
+  [
+    "Rocky 9, no user namespaces",
+    "identity",
+    "echo 'user.max_user_namespaces = 15000' >> /etc/sysctl.d/90-cprg.conf && sysctl -p /etc/sysctl.d/90-cprg.conf",
+  ],
+  [
+    "Rocky 9, no user namespaces",
+    "cgroup",
+    `By hand: systemd-run --scope -p Delegate=yes cprg serve
+As a service, in the unit:
+[Service]
+Delegate=cpu memory pids
+DelegateSubgroup=server`,
+  ],
+  [
+    "Alpine without cgroups",
+    "cgroup",
+    `echo 'rc_cgroup_mode="unified"' >> /etc/rc.conf
+rc-update add cgroups boot
+rc-service cgroups restart`,
+  ],
+  ["Alpine without cgroups", "root", "Start it as root (doas)"],
+  [
+    "NixOS",
+    "identity",
+    `boot.kernel.sysctl."user.max_user_namespaces" = 15000; then nixos-rebuild switch`,
+  ],
+  [
+    "NixOS",
+    "swap",
+    `boot.kernelParams = [ "swapaccount=1" ]; then nixos-rebuild boot, and reboot; or swapoff -a`,
+  ],
+  [
+    "Docker on Debian",
+    "sandbox",
+    "docker run --cap-add SYS_ADMIN --cap-add SETUID --cap-add SETGID --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined --cgroupns private --security-opt writable-cgroups=true (Docker 28, cgroup v2)",
+  ],
+  ["Docker on Debian", "seccomp", "docker run --security-opt seccomp=unconfined"],
+  ["Docker on Debian", "proc", "docker run --security-opt systempaths=unconfined"],
+  ["Docker on Debian", "confinement", "docker run --security-opt apparmor=unconfined"],
+  [
+    "Podman on Fedora",
+    "sandbox",
+    "podman run --cap-add SYS_ADMIN --cap-add SETUID --cap-add SETGID --security-opt seccomp=unconfined --security-opt label=disable --security-opt 'unmask=/proc/*' --cgroupns private --security-opt unmask=/sys/fs/cgroup",
+  ],
+  [
+    "Kubernetes",
+    "sandbox",
+    `hostUsers: false   # of the pod, which procMount needs
+securityContext:   # of the container
+  runAsUser: 0
+  capabilities: { add: [SYS_ADMIN, SETUID, SETGID] }
+  seccompProfile: { type: Unconfined }
+  appArmorProfile: { type: Unconfined }
+  procMount: Unmasked
+for control groups a runtime class of containerd 2.1 or newer with \`cgroup_writable = true\``,
+  ],
+  [
+    "LXC",
+    "sandbox",
+    `In the container's configuration (Incus: security.nesting=true; Proxmox: features nesting=1):
+lxc.cap.drop =
+lxc.seccomp.profile =
+lxc.include = /usr/share/lxc/config/nesting.conf
+lxc.mount.auto = cgroup:rw`,
+  ],
+  ["systemd-nspawn", "seccomp", "systemd-nspawn: SYSTEMD_SECCOMP=0 in its environment"],
+])("on %s %s is mended by the exact command", (host, layer, fix) => {
+  expect(mended(host)[layer]).toBe(fix);
+});
+
+test("in a unit with a filter the settings that make one are named", () => {
+  const { seccomp } = mended("Arch, in a unit with a filter");
+  expect(seccomp).toContain("SystemCallFilter=");
+  expect(seccomp).not.toContain("docker");
+});
+
+test("nothing is ever mended by privileged, and every engine's advice is for that engine", () => {
+  for (const name of Object.keys(HOSTS) as HostName[]) {
+    for (const fix of Object.values(mended(name))) {
+      expect(fix ?? "").not.toMatch(/--privileged|privileged: true/);
+      if (fix?.includes("docker run")) expect(name).toStartWith("Docker");
+      if (fix?.includes("podman run")) expect(name).toStartWith("Podman");
+    }
+  }
+});
+
+test("only what is missing is asked for", () => {
+  const facts = judgeHost(HOSTS["Docker on Debian"]);
+  const layer = { isRequired: true, detail: "", fix: null };
+  const layers = [
+    { ...layer, name: "capabilities", ok: true },
+    { ...layer, name: "cgroup", ok: true },
+    { ...layer, name: "sandbox", ok: false, fix: "See the log" },
+  ];
+  const all = mendLayers(layers, facts);
+  expect(all.map(({ name }) => name)).toEqual([
+    "capabilities",
+    "cgroup",
+    "proc",
+    "confinement",
+    "sandbox",
+  ]);
+  expect(all[0]).toEqual(layers[0] as HostLayer);
+  expect(all.at(-1)?.fix).toBe(
+    "See the log\ndocker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
+  );
+});
+
+test("a host that contains nothing gets no layer more, and unknown ones keep their own fix", () => {
+  expect(Object.keys(mended("Fedora 42 user"))).toEqual(ALL);
+  const layer = { name: "root", ok: false, isRequired: true, detail: "", fix: "sudo" };
+  expect(mendLayers([layer], judgeHost(HOSTS.unknown))).toEqual([layer]);
+});
+
+test.each([
+  ["Debian 12, cgroup v1", "python", "apt-get install python3"],
+  ["Fedora 42 user", "node", "dnf install nodejs"],
+  ["Rocky 9, no user namespaces", "bash", "dnf install bash"],
+  ["Arch, in a unit with a filter", "python", "pacman -S python"],
+  ["Alpine without cgroups", "node", "apk add nodejs"],
+  ["openSUSE Leap", "python", "zypper install python3"],
+  ["unknown", "bash", "install the package bash"],
+] as const)("on %s %s comes from %s", (host, interpreter, command) => {
+  expect(installCommand(interpreter, judgeHost(HOSTS[host]).distribution)).toBe(command);
+});
+
+test("os-release is read as a shell would, and hostile text is nothing", () => {
+  expect(parseDistribution("ID='debian'\nPRETTY_NAME=Deb\n")).toEqual({
+    family: "debian",
+    name: "Deb",
+  });
+  for (const text of ["", "ID=\n", "ID=__proto__\n", "ID=constructor\nID_LIKE=toString\n"]) {
+    expect(parseDistribution(text)).toEqual({ family: "other", name: "Linux" });
+  }
+});
