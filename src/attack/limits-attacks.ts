@@ -34,6 +34,17 @@ export const LIMITS_ATTACKS: readonly Attack[] = [
     },
   }),
   defineAttack({
+    id: "limits.forged",
+    layer: "limits",
+    needs: [],
+    title: "be taken for one that the kernel killed, by killing itself",
+    program: shell("kill -KILL $$"),
+    judge: ({ outcome }) =>
+      outcome.reason === "signal" && outcome.limitsHit.length === 0
+        ? held("it ended by a signal, and no limit was noted")
+        : broken(`it ended by ${outcome.reason}`),
+  }),
+  defineAttack({
     id: "limits.tmpfs",
     layer: "limits",
     needs: ["cgroup"],

@@ -1,6 +1,6 @@
 /** Attacks on the root: reading and changing what is the host's, and leaving something behind. */
 
-import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { closeSync, existsSync, openSync, readdirSync, readSync, statSync } from "node:fs";
 import { type Attack, broken, defineAttack, held, verdict } from "./attack.ts";
 import { processLink, readProcess } from "./host-process.ts";
 import { javascript, nr } from "./javascript.ts";
@@ -317,9 +317,15 @@ function mountFault(line: string): string[] {
   ];
 }
 
+/** What tells one executable from another: all of it is too much to read twice. */
 function headOfExecutable(): string {
-  const HEAD_BYTES = 4096;
-  const { size, mtimeMs, ino } = statSync(process.execPath);
-  const head = Bun.hash(readFileSync("/proc/self/exe").subarray(0, HEAD_BYTES));
-  return `${size} ${mtimeMs} ${ino} ${head}`;
+  const { size, mtimeMs, ctimeMs, ino } = statSync(process.execPath);
+  const head = Buffer.alloc(4096);
+  const fd = openSync(process.execPath, "r");
+  try {
+    readSync(fd, head);
+  } finally {
+    closeSync(fd);
+  }
+  return `${size} ${mtimeMs} ${ctimeMs} ${ino} ${Bun.hash(head)}`;
 }

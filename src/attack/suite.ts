@@ -12,10 +12,12 @@ import { RLIMITS_ATTACKS } from "./rlimits-attacks.ts";
 import { ROOT_ATTACKS } from "./root-attacks.ts";
 import { SECCOMP_ATTACKS } from "./seccomp-attacks.ts";
 import { TERMINATION_ATTACKS } from "./termination-attacks.ts";
+import { TRANSFER_ATTACKS } from "./transfer-attacks.ts";
 
 /** Every attack, by layer in the order of {@link ATTACK_LAYERS}. */
 export const ATTACKS: readonly Attack[] = [
   ...ROOT_ATTACKS,
+  ...TRANSFER_ATTACKS,
   ...IDENTITY_ATTACKS,
   ...NAMESPACES_ATTACKS,
   ...CGROUP_ATTACKS,

@@ -88,6 +88,11 @@ const SUCCESSES: Readonly<Record<string, readonly Sighting[]>> = {
     { watched: { paths: ["link"], content: "" } },
     { watched: { paths: [], content: "" } },
   ],
+  "root.transfers": [
+    { watched: { done: 9, leaked: ["out/canary"] } },
+    { watched: { done: 9, leaked: [] }, damage: ["/tmp/canary"] },
+    { watched: { done: 0, leaked: [] } },
+  ],
   "root.leave": [
     {
       report: { left: ["/dev/shm", "/home/agent", "/tmp", "/workspace"] },
@@ -215,6 +220,7 @@ const SUCCESSES: Readonly<Record<string, readonly Sighting[]>> = {
       },
     },
   ],
+  "limits.forged": [{ outcome: { reason: "oom" } }],
   "limits.tmpfs": [{ report: { written: 2 ** 30 } }],
   "limits.inodes": [{ report: { made: 100_000 } }],
   "limits.file": [{ report: { size: 2 ** 30 } }],
