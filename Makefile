@@ -16,6 +16,9 @@ VERSION = $(shell node -p 'require("./package.json").version')
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git curl \
 	libseccomp-dev python3-numpy perl
 
+# What building and booting virtual machines needs besides.
+VM_TOOLS := qemu-system-x86 cpio e2fsprogs
+
 # Every file that starts as a Bun Worker is an entry point of its own.
 ENTRIES := src/main.ts src/store/store-worker.ts
 SOURCES := $(shell find src public proto ffi -type f 2>/dev/null)
@@ -123,6 +126,11 @@ test-sandbox: $(DEPS) ffi ## Run the suites that use the real kernel
 .PHONY: test-e2e
 test-e2e: build ## Run the suite that uses the compiled binary
 	@$(BUN) test/run.ts e2e
+
+.PHONY: test-vm
+test-vm: TOOLS = $(VM_TOOLS)
+test-vm: tools build ## Run the sandbox suite in virtual machines: cgroup v2 as root, as a user, cgroup v1
+	@$(BUN) test/vm/run.ts $(GROUNDS)
 
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results

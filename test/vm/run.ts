@@ -1,0 +1,121 @@
+// `make test-vm`: the sandbox suite on other grounds than this machine's own. Builds the disks, boots
+// one virtual machine after the other by emulation, and judges what each says.
+//
+//   bun test/vm/run.ts                            the grounds of DEFAULT_GROUNDS
+//   bun test/vm/run.ts v1-root here-root          these grounds
+//   bun test/vm/run.ts v2-root --files oom,cgroup these files only; keeps no result
+//
+// The last line on stdout is always `N passed, N failed, N skipped`.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { DEFAULT_GROUNDS, type Ground, groundNamed } from "./grounds.ts";
+import { type Built, buildDisks } from "./image.ts";
+import { judge, type Verdict } from "./judge.ts";
+import { type Ended, runMachine } from "./machine.ts";
+import { fetchPackages } from "./packages.ts";
+import { parseReport, type ReportLine } from "./report.ts";
+
+const CACHE = resolve(".cache/vm");
+const LATEST = join(import.meta.dir, "results/latest.json");
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: { files: { type: "string", default: "" } },
+});
+
+process.exitCode = await main();
+
+async function main(): Promise<number> {
+  const names = positionals.length === 0 ? DEFAULT_GROUNDS : positionals;
+  const grounds = names.map(groundNamed);
+  mkdirSync(CACHE, { recursive: true });
+  const verdicts: Verdict[] = [];
+  for (const ground of grounds) {
+    console.log(`\n== ${ground.name}: ${ground.describes} ==`);
+    const ended = ground.place === "vm" ? await boot(ground) : await runHere(ground);
+    const verdict = judge(ground, ended, verdicts);
+    print(verdict, ended);
+    verdicts.push(verdict);
+  }
+  if (values.files === "") keep(verdicts);
+  console.log("\n== summary ==");
+  for (const verdict of verdicts) console.log(summaryOf(verdict));
+  const sum = (count: (verdict: Verdict) => number): number =>
+    verdicts.reduce((total, verdict) => total + count(verdict), 0);
+  const failed = sum((verdict) => verdict.failed);
+  console.log(
+    `${sum(({ passed }) => passed)} passed, ${failed} failed, ${sum(({ skipped }) => skipped)} skipped`,
+  );
+  return failed === 0 ? 0 : 1;
+}
+
+function boot(ground: Ground): Promise<Ended> {
+  const packages = fetchPackages(ground.arch, CACHE);
+  const disks = buildDisks(ground.arch, { packages, built: builtFor(), cache: CACHE });
+  return runMachine(ground, { disks, folder: CACHE, files: values.files, onLine: progress });
+}
+
+function builtFor(): Built {
+  return { bun: process.execPath, executable: "dist/cprg", ffi: "dist/ffi/x86_64" };
+}
+
+/** The same runner on this machine: what it reports is compared like any other. */
+async function runHere(ground: Ground): Promise<Ended> {
+  const startedMs = performance.now();
+  const reportPath = join(CACHE, `${ground.name}.report`);
+  const consolePath = join(CACHE, `${ground.name}.log`);
+  rmSync(reportPath, { force: true });
+  const output = Bun.file(consolePath);
+  await Bun.write(output, "");
+  const script = join(import.meta.dir, "guest/suite.ts");
+  const child = spawn(
+    process.execPath,
+    [script, "--user", ground.user, "--report", reportPath, "--files", values.files],
+    { stdio: ["ignore", "inherit", "inherit"] },
+  );
+  const [code] = (await once(child, "exit")) as [number | null];
+  const lines = existsSync(reportPath) ? parseReport(readFileSync(reportPath, "utf8")) : [];
+  const problem = lines.at(-1)?.type === "end" ? null : `ended with ${code}`;
+  return { lines, durationMs: performance.now() - startedMs, problem, consolePath };
+}
+
+function progress(line: ReportLine): void {
+  if (line.type === "machine") {
+    console.log(
+      `kernel ${line.kernel}, uid ${line.uid}, cgroup ${line.cgroup}, time limits x${line.slowness}`,
+    );
+  }
+  if (line.type !== "file") return;
+  const failed = line.tests.filter(({ status }) => status === "failed").length;
+  const rest = failed === 0 && line.problem === null ? "" : `, ${failed} failed`;
+  const seconds = (line.durationMs / 1000).toFixed(1);
+  console.log(`${line.file}: ${line.tests.length} tests${rest} (${seconds} s)`);
+}
+
+function print(verdict: Verdict, ended: Ended): void {
+  for (const { id, status } of verdict.tests) console.log(`(${status}) ${id}`);
+  for (const problem of verdict.problems) console.log(`(problem) ${problem}`);
+  if (verdict.failed > 0) console.log(`see ${ended.consolePath}`);
+}
+
+function summaryOf({ ground, kernel, uid, cgroup, ...counts }: Verdict): string {
+  const minutes = (counts.durationMs / 60_000).toFixed(1);
+  return `${ground}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped (${minutes} min; kernel ${kernel}, uid ${uid}, cgroup ${cgroup})`;
+}
+
+/** Replaces the results of the grounds that ran; those of others stay. */
+function keep(verdicts: readonly Verdict[]): void {
+  const before = existsSync(LATEST)
+    ? (JSON.parse(readFileSync(LATEST, "utf8")) as Record<string, unknown>)
+    : {};
+  const now = verdicts.map(({ ground, tests: _, problems, ...counts }) => {
+    return [ground, { ...counts, problems: problems.length }] as const;
+  });
+  mkdirSync(join(import.meta.dir, "results"), { recursive: true });
+  const all = { ...before, ...Object.fromEntries(now) };
+  writeFileSync(LATEST, `${JSON.stringify(all, null, 2)}\n`);
+}
