@@ -12,8 +12,8 @@ export interface HostNeeds {
   readonly root?: boolean;
   /** May create user namespaces (user_namespaces(7)); tried out with unshare(1). */
   readonly userns?: boolean;
-  /** Has a writable memory and pids controller (cgroups(7)); "v2" asks for the unified hierarchy. */
-  readonly cgroup?: boolean | "v2";
+  /** Has a writable memory and pids controller (cgroups(7)): of one version, or of either. */
+  readonly cgroup?: boolean | "v1" | "v2";
   /** Programs that must be on the PATH. */
   readonly programs?: readonly string[];
 }
@@ -67,12 +67,17 @@ function findMissing(needs: HostNeeds): string[] {
   if (isLinuxNeeded && process.platform !== "linux") missing.push("linux");
   if (needs.root && process.getuid?.() !== 0) missing.push("root");
   if (needs.userns && !canCreateUserNamespace()) missing.push("userns");
-  if (needs.cgroup === "v2" && !hasCgroupV2()) missing.push("cgroup-v2");
-  if (needs.cgroup === true && !hasCgroupV2() && !hasCgroupV1()) missing.push("cgroup");
+  missing.push(...findMissingCgroup(needs.cgroup));
   for (const program of needs.programs ?? []) {
     if (Bun.which(program) === null) missing.push(program);
   }
   return missing;
+}
+
+function findMissingCgroup(need: HostNeeds["cgroup"]): string[] {
+  if (need === "v1") return hasCgroupV1() ? [] : ["cgroup-v1"];
+  if (need === "v2") return hasCgroupV2() ? [] : ["cgroup-v2"];
+  return need !== true || hasCgroupV2() || hasCgroupV1() ? [] : ["cgroup"];
 }
 
 function canCreateUserNamespace(): boolean {

@@ -2,12 +2,13 @@ import { expect, test } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { ID_RANGE, makeDirs } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 const PROGRAM = join(import.meta.dir, "../fixtures/engine-in-process.ts");
 /** Longest that a process may live on after its engine was closed. */
-const END_TIMEOUT_MS = 30_000;
+const END_TIMEOUT_MS = paced(30_000);
 
 host.describe("a closed engine", () => {
   test("holds no timer and no descriptor that keeps its process alive", async () => {

@@ -4,12 +4,13 @@ import { join } from "node:path";
 import { parseLimits } from "../../src/core/limits.ts";
 import { type LocalEngine, openLocalEngine } from "../../src/sandbox/engine.ts";
 import { requireHost } from "../helpers/host.ts";
+import { paced, TEST_TIMEOUT_MS } from "./pace.ts";
 import { finish, makeDirs, readUntil } from "./test-engine.ts";
 
 const host = requireHost({ linux: true });
 
 host.describe("the engine without a sandbox", () => {
-  setDefaultTimeout(60_000);
+  setDefaultTimeout(TEST_TIMEOUT_MS);
   const dirs = makeDirs();
   let engine: LocalEngine;
   beforeAll(async () => {
@@ -59,7 +60,7 @@ host.describe("the engine without a sandbox", () => {
   });
 
   test("holds to wall time and output, and ends the process group", async () => {
-    const lease = await open({ wall_seconds: 0.3, output_kb: 1 });
+    const lease = await open({ wall_seconds: paced(0.3), output_kb: 1 });
     const exec = await lease.exec({
       executable: "sh",
       arguments: ["-c", "sleep 1000 & echo $!; head -c 100000 /dev/zero; sleep 1000"],

@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import {
   ENV,
@@ -37,7 +38,7 @@ async function peakDuring<T>(work: Promise<T>): Promise<{ value: T; peakBytes: n
 host.describe("output", () => {
   const bench = useEngine();
   const start = async (args: readonly string[], output_kb = 64) => {
-    const lease = await bench.open({ output_kb, wall_seconds: 60, cpu_seconds: 60 });
+    const lease = await bench.open({ output_kb, wall_seconds: paced(60), cpu_seconds: paced(60) });
     await lease.putFile("/workspace/flood.py", Buffer.from(fixture("flood.py")));
     const exec = await lease.exec({
       executable: PYTHON,

@@ -4,13 +4,14 @@ import { join } from "node:path";
 import { newId } from "../../src/core/ids.ts";
 import { parseLimits } from "../../src/core/limits.ts";
 import { requireHost } from "../helpers/host.ts";
+import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { makeDirs, openTestEngine } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 const SOMEBODY = 65_534;
 
 host.describe("a run directory with the work of others in it", () => {
-  setDefaultTimeout(60_000);
+  setDefaultTimeout(TEST_TIMEOUT_MS);
   const dirs = makeDirs();
   afterAll(() => rmSync(dirs.top, { recursive: true, force: true }));
 

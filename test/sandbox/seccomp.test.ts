@@ -11,6 +11,7 @@ import {
   syscallNumber,
 } from "../../src/sandbox/seccomp/syscall-table.ts";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { ENV, finish, PYTHON, type Ran, useEngine } from "./test-engine.ts";
 
 const canNotify = seccompSupport().mode === "notify";
@@ -180,7 +181,7 @@ ${calling("ptrace").replace("result =", "for _ in range(1000000): result =")}`;
   });
 
   test("two hundred violations in a row leave the sandbox as it was", async () => {
-    const lease = await bench.open({ wall_seconds: 60 });
+    const lease = await bench.open({ wall_seconds: paced(60) });
     const once = async (): Promise<void> =>
       expectNamed(
         await finish(

@@ -5,13 +5,14 @@ import { CprgError } from "../../src/core/errors.ts";
 import { parseLimits } from "../../src/core/limits.ts";
 import type { EngineOptions, LocalEngine } from "../../src/sandbox/engine.ts";
 import { requireHost } from "../helpers/host.ts";
+import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, warmUp } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 
 host.describe("a set-up that fails", () => {
-  setDefaultTimeout(60_000);
+  setDefaultTimeout(TEST_TIMEOUT_MS);
   const dirs = makeDirs();
   const seen: string[] = [];
   let before: Left;

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { IdRange } from "../../src/sandbox/ids.ts";
 import { listIds } from "../../src/sandbox/ids.ts";
+import { paced } from "./pace.ts";
 
 /** Everything that must be the same afterwards. */
 export interface Left {
@@ -52,7 +53,7 @@ export function takeSnapshot(
 }
 
 /** Longest that the runtime may keep its own duplicate of a descriptor whose stream has ended. */
-const DUPLICATES_TIMEOUT_MS = 5000;
+const DUPLICATES_TIMEOUT_MS = paced(5000);
 
 /**
  * Fails, showing the difference, unless everything is as before. Waits for descriptors only: a

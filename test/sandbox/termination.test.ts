@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { outcomeStatus } from "../../src/core/outcome.ts";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import {
   ENV,
@@ -46,7 +47,7 @@ host.describe("the end of a program", () => {
   for (const [name, code] of Object.entries(STUBBORN)) {
     test(`${name} is timed out, and every host pid is gone when the outcome is there`, async () => {
       // Time enough for fifty forks on a busy machine.
-      const wall = name.includes("children") ? 4 : 1;
+      const wall = paced(name.includes("children") ? 4 : 1);
       const lease = await bench.open({ wall_seconds: wall, pids: 100 });
       await lease.putFile("/workspace/main.py", Buffer.from(code));
       const exec = await lease.exec({
@@ -89,7 +90,7 @@ host.describe("the end of a program", () => {
   test("CPU time of all processes together is limited", async () => {
     const burn = "import os\nfor _ in range(3): os.fork()\nwhile True: pass\n";
     const { outcome } = await bench.python(burn, {
-      limits: { cpu_seconds: 0.3, cpu_cores: 2, wall_seconds: 30 },
+      limits: { cpu_seconds: 0.3, cpu_cores: 2, wall_seconds: paced(30) },
     });
     expect(outcome).toMatchObject({ reason: "cpu_limit", signal: "SIGKILL" });
     expect(outcomeStatus(outcome)).toBe("timed_out");
@@ -98,8 +99,8 @@ host.describe("the end of a program", () => {
   });
 
   test("a program that sleeps uses no CPU time", async () => {
-    const { outcome } = await bench.python("import time\ntime.sleep(0.4)\n", {
-      limits: { cpu_seconds: 0.3 },
+    const { outcome } = await bench.python(`import time\ntime.sleep(${paced(0.4)})\n`, {
+      limits: { cpu_seconds: paced(0.3) },
     });
     expect(outcome).toMatchObject({ reason: "exit", exitCode: 0, limitsHit: [] });
   });
@@ -115,7 +116,7 @@ host.describe("the end of a program", () => {
       variables: ENV,
     });
     const text = await readUntil(exec, "ready");
-    exec.kill("user", { graceMs: 20_000 });
+    exec.kill("user", { graceMs: paced(20_000) });
     const outcome = await exec.outcome;
     expect(outcome).toMatchObject({ exitCode: 9, signal: null, reason: "user" });
     expect(outcomeStatus(outcome)).toBe("cancelled");

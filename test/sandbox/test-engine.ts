@@ -4,12 +4,13 @@ import { afterAll, afterEach, beforeAll, setDefaultTimeout } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Limits, parseLimits } from "../../src/core/limits.ts";
+import { DEFAULT_LIMITS, LIMIT_RULES, type Limits, parseLimits } from "../../src/core/limits.ts";
 import { silentLog } from "../../src/core/log.ts";
 import type { Outcome } from "../../src/core/outcome.ts";
 import type { Exec, ExecLease, ExecNotice, ExecSpec } from "../../src/provider/contract.ts";
 import { type EngineOptions, type LocalEngine, openLocalEngine } from "../../src/sandbox/engine.ts";
 import type { IdRange } from "../../src/sandbox/ids.ts";
+import { paced, TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 
 /** Python is named: the one on the PATH of this machine may be a shim. */
@@ -18,6 +19,12 @@ export const ENV = { PATH: "/usr/local/bin:/usr/bin:/bin", HOME: "/home/agent", 
 
 /** Ids that no other test process on this host uses at the same time. */
 export const ID_RANGE: IdRange = { base: 1_700_000_000 + (process.pid % 50_000) * 400, count: 400 };
+
+/** The defaults of time for a machine as slow as this one, up to the ceilings. */
+const PACED: Partial<Limits> = {
+  wall_seconds: Math.min(paced(DEFAULT_LIMITS.wall_seconds), LIMIT_RULES.wall_seconds.ceiling),
+  cpu_seconds: Math.min(paced(DEFAULT_LIMITS.cpu_seconds), LIMIT_RULES.cpu_seconds.ceiling),
+};
 
 /** Directories for engines. */
 export interface TestDirs {
@@ -74,7 +81,7 @@ export interface Ran {
 
 /** One engine for the tests of a file; the host is compared before and after all of them. */
 export function useEngine(options: Partial<EngineOptions> = {}): Bench {
-  setDefaultTimeout(60_000);
+  setDefaultTimeout(TEST_TIMEOUT_MS);
   const dirs = makeDirs();
   let engine: LocalEngine | undefined;
   let before: Left | undefined;
@@ -103,7 +110,9 @@ export function useEngine(options: Partial<EngineOptions> = {}): Bench {
     await Promise.all(leases.splice(0).map((lease) => lease.release()));
   });
   const open = async (limits: Partial<Limits> = {}): Promise<ExecLease> => {
-    const lease = await current().open(await current().reserve(parseLimits(limits)));
+    const lease = await current().open(
+      await current().reserve(parseLimits({ ...PACED, ...limits })),
+    );
     leases.push(lease);
     return lease;
   };
@@ -201,7 +210,7 @@ export async function until(
   what: string,
   condition: () => boolean | Promise<boolean>,
 ): Promise<void> {
-  const deadlineMs = performance.now() + 20_000;
+  const deadlineMs = performance.now() + paced(20_000);
   while (!(await condition())) {
     if (performance.now() > deadlineMs) throw new Error(`never: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 2));
