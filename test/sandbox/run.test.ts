@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { requireHost } from "../helpers/host.ts";
-import { ENV, finish, PYTHON, useEngine } from "./test-engine.ts";
+import { ENV, finish, PYTHON, readUntil, useEngine } from "./test-engine.ts";
 
 const host = requireHost({ root: true, userns: true, cgroup: true });
 
@@ -46,14 +46,9 @@ host.describe("a program in a sandbox", () => {
       variables: ENV,
       stdin: "pipe",
     });
-    const reader = exec.notices[Symbol.asyncIterator]();
-    const first = await reader.next();
-    expect(first.value).toMatchObject({ type: "output", channel: "stdout" });
+    const reading = await readUntil(exec, "ready");
     await exec.write(Buffer.from("a line\n"));
-    const second = await reader.next();
-    expect(Buffer.from((second.value as { bytes: Uint8Array }).bytes).toString()).toBe(
-      "got a line",
-    );
+    expect((await reading.rest()).trim()).toBe("got a line");
     await exec.closeInput();
     expect((await exec.outcome).exitCode).toBe(0);
     await lease.release();

@@ -32,6 +32,12 @@ const PROJECT_PARTS = [
   "tsconfig.json",
 ];
 
+/** What a host has, whichever package brings it. */
+const DIRECTORIES = [
+  ...["dev", "etc", "home", "mnt", "opt/cprg", "proc", "root", "run", "srv", "sys", "tmp"],
+  ...["var/lib", "var/tmp"],
+];
+
 /** What QEMU is given. */
 export interface Disks {
   readonly kernel: string;
@@ -118,7 +124,7 @@ function buildRoot(packages: Packages, target: string, folder: string): void {
     run("bash", ["-o", "pipefail", "-c", unpack], folder);
   }
   for (const name of LEFT_OUT) rmSync(join(root, name), { recursive: true, force: true });
-  for (const name of ["proc", "sys", "dev", "run", "tmp", "opt/cprg", "root", "etc"]) {
+  for (const name of DIRECTORIES) {
     mkdirSync(join(root, name), { recursive: true });
   }
   const master = join(root, "usr/share/base-passwd");

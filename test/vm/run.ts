@@ -27,6 +27,10 @@ const { values, positionals } = parseArgs({
   options: { files: { type: "string", default: "" } },
 });
 
+// A machine that runs is killed when this process exits (machine.ts).
+process.on("SIGINT", () => process.exit(130));
+process.on("SIGTERM", () => process.exit(143));
+
 process.exitCode = await main();
 
 async function main(): Promise<number> {
