@@ -118,6 +118,11 @@ function prepareUser(): void {
   writeFileSync(join(DELEGATED, "cgroup.subtree_control"), controllers);
 }
 
+/** Root makes its groups by itself; so does nobody where nothing can be delegated. */
+function groupForFile(): string | null {
+  return isUser && cgroupType() === "v2" ? delegate() : null;
+}
+
 /** Makes a group that is the user's own, as a session manager does for a unit with Delegate=yes. */
 function delegate(): string {
   groups += 1;
@@ -133,7 +138,7 @@ function delegate(): string {
 async function runFile(file: string): Promise<Extract<ReportLine, { type: "file" }>> {
   const startedMs = performance.now();
   const xml = join(scratch, `${file.replaceAll("/", "-")}.xml`);
-  const group = isUser && cgroupType() === "v2" ? delegate() : null;
+  const group = groupForFile();
   const { code, isTimeout } = await runBunTest(file, xml, group);
   const tests = existsSync(xml) ? parseJunit(readFileSync(xml, "utf8")) : null;
   return {
@@ -148,8 +153,9 @@ async function runFile(file: string): Promise<Extract<ReportLine, { type: "file"
 /** The executable itself on this ground: it says what the ground has, and runs a program. */
 function runExecutable(): Extract<ReportLine, { type: "file" }> {
   const startedMs = performance.now();
-  const group = isUser && cgroupType() === "v2" ? delegate() : null;
+  const problems: string[] = [];
   const tests = Object.entries(COMMANDS).map(([title, [args, isRight]]): TestReport => {
+    const group = groupForFile();
     const own = [`${process.cwd()}/${EXECUTABLE}`, ...args];
     const [program = "", ...rest] = isUser ? asUser(own, group) : own;
     const ran = spawnSync(program, rest, {
@@ -159,10 +165,12 @@ function runExecutable(): Extract<ReportLine, { type: "file" }> {
     });
     console.log(`${EXECUTABLE} ${args.join(" ")}\n${ran.stdout}${ran.stderr}`);
     const isPassed = ran.status === 0 && isRight(ran.stdout);
+    const left = group === null ? null : takeBack(group);
+    if (left !== null) problems.push(`${args[0]} ${left}`);
     return { id: `${EXECUTABLE} > ${title}`, status: isPassed ? "passed" : "failed" };
   });
-  const problem = group === null ? null : takeBack(group);
   const durationMs = Math.round(performance.now() - startedMs);
+  const problem = problems.join("; ") || null;
   return { type: "file", file: EXECUTABLE, durationMs, tests, problem };
 }
 
