@@ -2,6 +2,12 @@
  * Groups on cgroup v2 with its controllers. A group with processes in it cannot pass controllers on
  * (cgroup-v2.rst, "no internal process constraint"), so process 1 sits in `init` and the programs
  * beneath `run`, which carries the limit of processes and dies as a whole when memory runs out.
+ *
+ * The cgroup namespace therefore begins at `init`, and a program reads `/../run/exec-N` as its own
+ * group: names of ours, nothing of the host's. It could begin at the sandbox only if process 1 were
+ * moved after it was made and controllers were passed on after that, two more moves under a lock of
+ * the whole system for each sandbox; a group with processes that passes on threaded controllers
+ * alone makes those beneath it unusable (EOPNOTSUPP).
  */
 
 import { join } from "node:path";
