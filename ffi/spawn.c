@@ -30,8 +30,31 @@ _Noreturn static void spawn_child(void *start) {
     child_main(start);
 }
 
-/* clone3(2) is Linux 5.3; container filters answer ENOSYS, then clone(2) does all but
-   CLONE_INTO_CGROUP. */
+/* Without CLONE_INTO_CGROUP the child enters the group as it enters those of cgroup v1. */
+static long spawn_clone_old(struct spawn_arena *arena, uint64_t flags, int32_t *pidfd) {
+    struct cprg_launch *request = &arena->start.request;
+    int procs = -1;
+    if (request->cgroup_dir_fd >= 0) {
+        if (request->cgroup_count == CPRG_CGROUPS_MAX) {
+            return -K_E2BIG;
+        }
+        procs = sys_openat(request->cgroup_dir_fd, "cgroup.procs", K_O_WRONLY | K_O_CLOEXEC, 0);
+        if (procs < 0) {
+            return procs;
+        }
+        request->cgroup_fds[request->cgroup_count++] = procs;
+    }
+    /* The pidfd is stored where CLONE_PARENT_SETTID would store a tid: clone(2). */
+    const long arguments[5] = {(long)(flags & ~K_CLONE_INTO_CGROUP),
+                               SYS_P(arena->stack + sizeof arena->stack), SYS_P(pidfd), 0, 0};
+    long pid = sys_clone_call(NR_clone, arguments, spawn_child, &arena->start);
+    if (procs >= 0) {
+        (void)sys_close(procs); /* the child has its own table of descriptors */
+    }
+    return pid;
+}
+
+/* clone3(2) is Linux 5.3; container filters answer ENOSYS. */
 static long spawn_clone(struct spawn_arena *arena, int32_t *pidfd) {
     const struct cprg_launch *request = &arena->start.request;
     struct kernel_clone_args args = {
@@ -52,13 +75,7 @@ static long spawn_clone(struct spawn_arena *arena, int32_t *pidfd) {
     }
     const long arguments[5] = {SYS_P(&args), (long)size, 0, 0, 0};
     long pid = sys_clone_call(NR_clone3, arguments, spawn_child, &arena->start);
-    if (pid == -K_ENOSYS && request->cgroup_dir_fd < 0) {
-        /* The pidfd is stored where CLONE_PARENT_SETTID would store a tid: clone(2). */
-        const long old[5] = {(long)args.flags, SYS_P(arena->stack + sizeof arena->stack),
-                             SYS_P(pidfd), 0, 0};
-        pid = sys_clone_call(NR_clone, old, spawn_child, &arena->start);
-    }
-    return pid;
+    return pid == -K_ENOSYS ? spawn_clone_old(arena, args.flags, pidfd) : pid;
 }
 
 /*** Preparation ***/
