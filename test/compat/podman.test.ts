@@ -1,0 +1,89 @@
+// The executable in a podman container: with default settings it says what it lacks and which flag
+// gives it; with those flags it works. None of them is --privileged.
+
+import { afterAll, beforeAll, expect } from "bun:test";
+import { requireHost } from "../helpers/host.ts";
+import { type Containers, makeContainers, whyNoContainers } from "./container.ts";
+import { layerOf, layersOf } from "./doctor-report.ts";
+
+const reason = await whyNoContainers();
+const host = requireHost({
+  root: true,
+  userns: true,
+  cgroup: true,
+  programs: reason === null ? [] : [reason],
+});
+
+const CPRG = "/opt/cprg";
+const ANSWER = [CPRG, "run", "-c", "print(6*7)"];
+const VIOLATION = "import ctypes; print(ctypes.CDLL(None).ptrace(0, 0, 0, 0))";
+
+/** Namespaces and mounts; groups of its own; a /proc of its own, which a masked one forbids. */
+const NAMESPACES = ["--cap-add", "SYS_ADMIN"];
+const GROUPS = ["--volume", "/sys/fs/cgroup:/sys/fs/cgroup:rw"];
+const PROC = ["--security-opt", "unmask=ALL"];
+const ENOUGH = [...NAMESPACES, ...GROUPS, ...PROC];
+/** And violations with a name. */
+const NO_OUTER_FILTER = ["--security-opt", "seccomp=unconfined"];
+
+host.describe("in a podman container", () => {
+  let containers: Containers;
+  beforeAll(() => {
+    containers = makeContainers();
+  });
+  afterAll(() => containers.remove());
+
+  host.test("with default settings: it names what it lacks, and the flag", async () => {
+    const run = await containers.run([], ANSWER);
+    expect(run).toMatchObject({ code: 125, out: "" });
+    expect(run.err).toMatch(/^ +hint: .+$/m);
+
+    const doctor = await containers.run([], [CPRG, "doctor", "--json"]);
+    expect(doctor.code).toBe(1);
+    expect(layerOf(doctor.out, "capabilities")).toMatchObject({
+      ok: false,
+      required: true,
+      detail: expect.stringContaining("SYS_ADMIN"),
+      fix: expect.stringContaining("--cap-add"),
+    });
+    const lacking = layersOf(doctor.out).filter((layer) => !layer.ok);
+    expect(lacking.map(({ name }) => name)).toContain("sandbox");
+    for (const { fix } of lacking) expect(fix?.length).toBeGreaterThan(0);
+  });
+
+  for (const { lacks, options } of [
+    { lacks: "namespaces", options: [...GROUPS, ...PROC] },
+    { lacks: "groups", options: [...NAMESPACES, ...PROC] },
+    { lacks: "a /proc that is not masked", options: [...NAMESPACES, ...GROUPS] },
+  ]) {
+    host.test(`without ${lacks} no program runs`, async () => {
+      const run = await containers.run(options, ANSWER);
+      expect(run).toMatchObject({ code: 125, out: "" });
+      expect(run.err).toMatch(/^ +hint: .+$/m);
+    });
+  }
+
+  host.test("with the three flags it works; violations are fatal without a name", async () => {
+    expect(await containers.run(ENOUGH, ANSWER)).toEqual({ code: 0, out: "42\n", err: "" });
+    const command = [CPRG, "run", "--json", "-c", VIOLATION];
+    const ended = await containers.run(ENOUGH, command);
+    expect(JSON.parse(ended.out)).toMatchObject({ reason: "seccomp_violation", stdout: "" });
+    const doctor = await containers.run(ENOUGH, [CPRG, "doctor", "--json"]);
+    expect(doctor.code).toBe(0);
+    expect(layerOf(doctor.out, "seccomp")).toMatchObject({
+      ok: false,
+      required: false,
+      fix: expect.stringContaining("seccomp=unconfined"),
+    });
+  });
+
+  host.test("without the container's filter nothing is missing", async () => {
+    const options = [...ENOUGH, ...NO_OUTER_FILTER];
+    expect(await containers.run(options, ANSWER)).toEqual({ code: 0, out: "42\n", err: "" });
+    const doctor = await containers.run(options, [CPRG, "doctor", "--json"]);
+    expect(doctor.code).toBe(0);
+    const lacking = layersOf(doctor.out).filter((layer) => !layer.ok && layer.required);
+    expect(lacking).toEqual([]);
+    expect(layerOf(doctor.out, "seccomp")).toMatchObject({ ok: true });
+  });
+});
