@@ -4,7 +4,7 @@
  * Nothing else of the host exists inside.
  */
 
-import { existsSync, lstatSync, readFileSync, readlinkSync } from "node:fs";
+import { existsSync, lstatSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { posix } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
@@ -66,6 +66,10 @@ const ETC_BINDS = [
   "/etc/pki/tls/certs",
   "/etc/crypto-policies",
 ] as const;
+/** The same by name: files of Java beneath /usr are links to here. */
+const ETC_BINDS_NAMED = /^java-\d+/;
+/** Where Debian's Python has its site customization, which is a link beneath /usr. */
+const ETC_PYTHON = /^python3\.\d+$/;
 /** The same, when they are small enough to be copied. */
 const ETC_COPIES = [
   "/etc/ssl/openssl.cnf",
@@ -162,6 +166,10 @@ function etc(): PlanStep[] {
   const steps = Object.entries(ETC_FILES).map(([name, text]) => file(`/etc/${name}`, text));
   for (const path of ETC_BINDS) if (existsSync(path)) steps.push(bind(path));
   for (const path of ETC_COPIES) steps.push(...copy(path));
+  for (const name of existsSync("/etc") ? readdirSync("/etc") : []) {
+    if (ETC_BINDS_NAMED.test(name)) steps.push(bind(`/etc/${name}`));
+    if (ETC_PYTHON.test(name)) steps.push(...copy(`/etc/${name}/sitecustomize.py`));
+  }
   if (existsSync("/usr/lib/os-release")) {
     steps.push({ op: OP.link, target: "/etc/os-release", source: "/usr/lib/os-release" });
   }
