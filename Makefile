@@ -98,7 +98,7 @@ check: $(DEPS) ffi ## Format, lint, types, unit and architecture tests; needs no
 		echo "clang-format-14 --dry-run -Werror $(C_FILES)"; \
 		clang-format-14 --dry-run -Werror $(C_FILES); \
 	fi
-	$(BUN) test ./test/unit/ ./test/arch/
+	$(BUN) test --timeout 30000 ./test/unit/ ./test/arch/
 
 .PHONY: fmt
 fmt: $(DEPS) ## Format TypeScript, JSON, CSS, proto and C in place
