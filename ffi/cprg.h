@@ -28,6 +28,8 @@
 #define CPRG_PATH_MAX        4096u    /* bytes of a path, its NUL included */
 #define CPRG_ENTRIES_MAX     1000000u /* entries of one archive stream */
 #define CPRG_DEPTH_MAX       64u      /* directory depth of one archive stream */
+/* Arguments, and variables, that a restarted server is given. */
+#define CPRG_RESTART_STRINGS_MAX 65536
 
 /* Descriptors of cprg-init when it starts; nothing else is open. */
 #define CPRG_INIT_CONTROL_FD 3 /* SOCK_SEQPACKET to the server: requests in, descriptors out */
@@ -187,6 +189,16 @@ CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t f
 CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity);
 /* PR_SET_DUMPABLE 0 and RLIMIT_CORE 1, which is no dump, not even to a pipe: core(5). */
 CPRG_EXPORT int32_t cprg_harden(void);
+/* Cuts the calling thread's capabilities down to those of `keep` (bit n: number n) that it has: the
+   bounding set (-EPERM without CAP_SETPCAP, unless nothing is to be cut from it), permitted and
+   effective; inheritable and ambient become empty; no_new_privs. Other threads keep theirs: call
+   cprg_restart() next, or end the process. Never undone, and not whole when it fails. */
+CPRG_EXPORT int32_t cprg_reduce(uint64_t keep);
+/* execve("/proc/self/exe"), which ends every other thread. Both blocks are strings that end in NUL,
+   one after the other, as /proc/self/cmdline and /proc/self/environ have them. The descriptors stay
+   open, whether close-on-exec or not. Returns only when it fails. */
+CPRG_EXPORT int32_t cprg_restart(char *args, uint32_t args_length, char *env, uint32_t env_length,
+                                 const int32_t *fds, uint32_t fd_count);
 
 /* ---- messages to cprg-init ---------------------------------------------------------------- */
 

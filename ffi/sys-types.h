@@ -267,13 +267,15 @@ struct kernel_cap_sets { /* [0] capabilities 0 to 31, [1] 32 to 63 */
     uint32_t inheritable;
 };
 
-#define K_PR_SET_DUMPABLE      4
-#define K_PR_SET_NAME          15
-#define K_PR_CAPBSET_DROP      24
-#define K_PR_SET_TIMERSLACK    29
-#define K_PR_SET_NO_NEW_PRIVS  38
-#define K_PR_CAP_AMBIENT       47
-#define K_PR_CAP_AMBIENT_RAISE 2
+#define K_PR_SET_DUMPABLE          4
+#define K_PR_SET_NAME              15
+#define K_PR_CAPBSET_READ          23
+#define K_PR_CAPBSET_DROP          24
+#define K_PR_SET_TIMERSLACK        29
+#define K_PR_SET_NO_NEW_PRIVS      38
+#define K_PR_CAP_AMBIENT           47
+#define K_PR_CAP_AMBIENT_RAISE     2
+#define K_PR_CAP_AMBIENT_CLEAR_ALL 4
 
 #define K_KEYCTL_JOIN_SESSION_KEYRING 1
 #define K_IOPRIO_WHO_PROCESS          1

@@ -33,6 +33,8 @@ const SYMBOLS = {
   cprg_open_beneath: { args: ["i32", "ptr", "i32", "u32"], returns: "i32" },
   cprg_read: { args: ["i32", "ptr", "u32"], returns: "i32" },
   cprg_harden: { args: [], returns: "i32" },
+  cprg_reduce: { args: ["u64"], returns: "i32" },
+  cprg_restart: { args: ["ptr", "u32", "ptr", "u32", "ptr", "u32"], returns: "i32" },
 } as const;
 
 type Library = ReturnType<typeof dlopen<typeof SYMBOLS>>["symbols"];
@@ -82,6 +84,16 @@ export interface FileSystemSpace {
 export interface Death {
   readonly code: number | null;
   readonly signal: number | null;
+}
+
+/** What a program that is started anew is given. */
+export interface RestartRequest {
+  /** In the format of /proc/self/cmdline. */
+  readonly args: Uint8Array;
+  /** In the format of /proc/self/environ. */
+  readonly variables: Uint8Array;
+  /** Descriptors that stay open besides 0, 1 and 2. */
+  readonly fds: readonly number[];
 }
 
 /** Where native code is kept when memfds may not be executed. */
@@ -260,6 +272,29 @@ export class Native {
   /** Keeps other processes of this user from reading the server's memory; no core dumps. */
   harden(): void {
     this.#check("harden", this.#library.cprg_harden());
+  }
+
+  /**
+   * Cuts the capabilities of the calling thread, and of it alone, down to a mask. What comes next is
+   * `restart`, or the end of the process.
+   *
+   * @throws NativeError EPERM where the bounding set may not be cut (no CAP_SETPCAP)
+   */
+  reduce(keep: bigint): void {
+    this.#check("reduce", this.#library.cprg_reduce(keep));
+  }
+
+  /**
+   * Replaces this process by its own program, started anew with what the calling thread has.
+   *
+   * @throws NativeError and does not return otherwise
+   */
+  restart({ args, variables, fds }: RestartRequest): never {
+    const { cprg_restart: restart } = this.#library;
+    const kept = new Int32Array(Math.max(1, fds.length));
+    kept.set(fds);
+    const result = restart(args, args.length, variables, variables.length, kept, fds.length);
+    throw new NativeError("execve /proc/self/exe", -result);
   }
 
   #check(call: string, result: number): number {
