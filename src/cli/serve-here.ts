@@ -1,13 +1,20 @@
 /** `cprg serve`: opens everything in order, waits for a signal, closes everything in reverse. */
 
+import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
 import { Feed } from "../jobs/feed.ts";
 import { JobService } from "../jobs/service.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
+import {
+  fullPrivileges,
+  reducePrivileges,
+  type ServerPrivileges,
+} from "../sandbox/reduce-privileges.ts";
 import { openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
+import type { Settings } from "./config-table.ts";
 import { openEngine } from "./engine.ts";
 import { EXIT } from "./exit-code.ts";
 import { type JsonLog, jsonLog } from "./log-json.ts";
@@ -22,10 +29,13 @@ import { VERSION } from "./version.ts";
 export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal): Promise<number> {
   const config = await loadConfig({ flags, env: terminal.env, uid: terminal.uid });
   const { settings, warnings } = config;
+  const isCheck = flags["check"] === true;
+  // First, because it may start the program anew: what was said or opened before would be lost.
+  const privileges = isCheck ? fullPrivileges() : await keptPrivileges(settings, terminal);
   const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now });
   for (const message of warnings) log.scope("config").warn(message);
   checkExposure(config);
-  if (flags["check"] === true) {
+  if (isCheck) {
     await printSettings(config, { json: flags["json"] === true, terminal });
     return EXIT.ok;
   }
@@ -33,7 +43,9 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   const hurried = Promise.withResolvers<void>();
   using _signals = takeSignals(terminal, { cancel: asked.resolve, kill: hurried.resolve });
   await using stack = new AsyncDisposableStack();
-  const parts = await openParts(config, { log, stack, hurried: hurried.promise });
+  const { isReduced, capabilities } = privileges;
+  log.scope("serve").info("privileges", { reduced: isReduced, capabilities });
+  const parts = await openParts(config, { log, stack, hurried: hurried.promise, privileges });
   // A closed standard output does not stop a server.
   await announce({ ...parts, terminal }).catch(() => undefined);
   const failure = await Promise.race([asked.promise.then(() => null), parts.storeFailed]);
@@ -63,11 +75,30 @@ interface OpenOptions {
   readonly stack: AsyncDisposableStack;
   /** Resolves when nobody wants to wait any more. */
   readonly hurried: Promise<void>;
+  readonly privileges: ServerPrivileges;
+}
+
+/**
+ * What the server goes on with. Without a sandbox nothing is given up: its programs are to have the
+ * rights of this user, and less would only look like protection.
+ */
+async function keptPrivileges(settings: Settings, terminal: Terminal): Promise<ServerPrivileges> {
+  const { sandbox, addr, cgroup, dataDir, runDir, db } = settings;
+  if (process.platform !== "linux" || terminal.uid !== 0 || sandbox === "off") {
+    return fullPrivileges();
+  }
+  return await reducePrivileges({
+    port: addr.port,
+    ...(cgroup === null ? {} : { cgroupParent: cgroup }),
+    dataDir,
+    directories: [dataDir, runDir, dirname(db)],
+    env: terminal.env,
+  });
 }
 
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
-  const { log, stack, hurried } = options;
+  const { log, stack, hurried, privileges } = options;
   const keys = await serverKeys(config);
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
@@ -96,6 +127,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     jobs: service,
     keys: keys.ring,
     engine,
+    privileges,
     log: log.scope("http"),
     version: VERSION,
     ceilings: settings.ceilings,

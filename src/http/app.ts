@@ -19,7 +19,12 @@ import { problemResponse, problemStatus } from "./problem.ts";
 import { requestLog } from "./request-log.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
 import { languageRoutes } from "./routes/languages.ts";
-import { type EngineFacts, openRoutes, statusRoutes } from "./routes/status.ts";
+import {
+  type EngineFacts,
+  openRoutes,
+  type PrivilegeFacts,
+  statusRoutes,
+} from "./routes/status.ts";
 import { STREAMS_MAX, STREAMS_TENANT_MAX, streamRoutes } from "./routes/stream.ts";
 
 /** What an app works with. */
@@ -27,6 +32,7 @@ export interface AppOptions {
   readonly jobs: JobService;
   readonly keys: KeyRing;
   readonly engine: EngineFacts;
+  readonly privileges: PrivilegeFacts;
   readonly log: Log;
   readonly version: string;
   /** Ceilings of limits for keys without their own. */
@@ -44,9 +50,9 @@ export interface AppOptions {
 
 /** Builds the app. */
 export function createApp(options: AppOptions): Hono<AppEnv> {
-  const { jobs, keys, engine, log, version } = options;
+  const { jobs, keys, engine, privileges, log, version } = options;
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
-  const status = { jobs, engine, ceilings, version, clock };
+  const status = { jobs, engine, privileges, ceilings, version, clock };
   const app = new Hono<AppEnv>();
 
   app.use(requestLog(log, clock));

@@ -15,7 +15,7 @@ import {
   parseHierarchies,
   type V1Host,
 } from "./cgroup-hierarchy.ts";
-import { claimV2Base } from "./cgroup-v2-base.ts";
+import { claimV2Base, findV2Base } from "./cgroup-v2-base.ts";
 import { kernelAtLeast } from "./kernel.ts";
 
 /** How to look for groups. */
@@ -34,15 +34,29 @@ export interface CgroupOptions {
  * @throws CprgError naming what is in the way, with the fix
  */
 export function findCgroups(options: CgroupOptions = {}): CgroupHost {
+  return findWith(claimV2Base, options);
+}
+
+/**
+ * The groups beneath which {@link findCgroups} would have ours made; nothing is changed.
+ *
+ * @throws CprgError naming what is in the way
+ */
+export function groupParents(options: CgroupOptions = {}): readonly string[] {
+  const host = findWith(findV2Base, options);
+  if (host.version === "v2") return [host.base];
+  const { memory, cpu, pids, cpuacct, unified } = host;
+  return [memory, cpu, pids, cpuacct, unified].filter((place) => place !== null);
+}
+
+function findWith(inV2: typeof findV2Base, { cgroupParent }: CgroupOptions): CgroupHost {
   const hierarchies = parseHierarchies(
     readFileSync("/proc/self/mountinfo", "utf8"),
     readFileSync("/proc/self/cgroup", "utf8"),
   );
   const unified = hierarchies.find(({ version }) => version === 2);
-  if (unified !== undefined && hasControllers(unified)) {
-    return claimV2Base(unified, options.cgroupParent);
-  }
-  return findV1(hierarchies, options.cgroupParent);
+  if (unified !== undefined && hasControllers(unified)) return inV2(unified, cgroupParent);
+  return findV1(hierarchies, cgroupParent);
 }
 
 function hasControllers({ mountPoint }: Hierarchy): boolean {

@@ -29,30 +29,32 @@ const SCOPE_FIX =
  * @throws CprgError naming what is in the way
  */
 export function claimV2Base(hierarchy: Hierarchy, parent: string | undefined): V2Host {
+  const host = findV2Base(hierarchy, parent);
+  claim(host.base);
+  return host;
+}
+
+/** The group that would be claimed; nothing is changed. @throws CprgError naming what is in the way */
+export function findV2Base(hierarchy: Hierarchy, parent: string | undefined): V2Host {
   if (parent !== undefined) {
     const base = namedGroup(hierarchy, parent);
     if (!hasGroupFile(base, "cgroup.procs")) throw noSuchGroup(base);
-    claim(base);
     return { version: "v2", base, note: null };
   }
   if (hierarchy.own === null) {
     throw problem("the server's own group is outside of what is mounted", SCOPE_FIX);
   }
-  return claimAtOrAbove(hierarchy.own, hierarchy.mountPoint);
+  return findAtOrAbove(hierarchy.own, hierarchy.mountPoint);
 }
 
 /** Where the own group holds others, one above it will do, if those in between bound nothing. */
-function claimAtOrAbove(own: string, top: string): V2Host {
+function findAtOrAbove(own: string, top: string): V2Host {
   const foreign = foreignPids(own);
-  if (foreign.length === 0 || own === top) {
-    claim(own);
-    return { version: "v2", base: own, note: null };
-  }
+  if (foreign.length === 0 || own === top) return { version: "v2", base: own, note: null };
   for (let below = own; below !== top; below = dirname(below)) {
     if (isBounded(below)) break;
     const base = dirname(below);
     if (base !== top && foreignPids(base).length > 0) continue;
-    claim(base);
     return {
       version: "v2",
       base,

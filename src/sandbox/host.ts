@@ -5,6 +5,7 @@ import { arch, release } from "node:os";
 import { CprgError } from "../core/errors.ts";
 import { DEFAULT_LIMITS } from "../core/limits.ts";
 import { silentLog } from "../core/log.ts";
+import { capabilityMask, capabilityNames } from "./capability-names.ts";
 import { readCount } from "./cgroup-files.ts";
 import type { CgroupHost } from "./cgroup-hierarchy.ts";
 import { findCgroups } from "./cgroup-host.ts";
@@ -14,8 +15,11 @@ import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
 import { mendLayers } from "./host-fixes.ts";
 import { interpreterLayers } from "./host-interpreters.ts";
 import type { HostLayer } from "./host-layer.ts";
-import { allowsUserNamespaces, kernelAtLeast } from "./kernel.ts";
+import { allowsUserNamespaces, kernelAtLeast, reservingSwitches } from "./kernel.ts";
 import { seccompSupport } from "./seccomp/host-support.ts";
+import { neededCapabilities, type ServerNeeds } from "./server-capabilities.ts";
+import { serverNeeds } from "./server-needs.ts";
+import { ownCapabilities } from "./thread-capabilities.ts";
 
 export type { HostLayer } from "./host-layer.ts";
 
@@ -32,9 +36,6 @@ export interface HostReport {
   readonly layers: readonly HostLayer[];
 }
 
-/** Capabilities that the server needs (capabilities(7)), by number. */
-const CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
-
 /**
  * Looks at the host and, where that can be, runs a program in a sandbox. On cgroup v2 the process
  * may move itself into a group of its own, as a server does.
@@ -47,7 +48,8 @@ export async function hostReport(options: EngineOptions): Promise<HostReport> {
   const proof = await sandboxLayers(options);
   const layers = [
     rootLayer(uid),
-    capabilityLayer(),
+    capabilityLayer(options),
+    privilegeLayer(options, uid),
     userNamespaceLayer(),
     cgroups.layer,
     ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
@@ -77,20 +79,43 @@ function rootLayer(uid: number): HostLayer {
   };
 }
 
-function capabilityLayer(): HostLayer {
-  const status = readFileSync("/proc/self/status", "utf8");
-  const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  const absent = Object.entries(CAPABILITIES)
-    .filter(([, bit]) => (effective & (1n << BigInt(bit))) === 0n)
-    .map(([name]) => `CAP_${name}`);
+function capabilityLayer(options: EngineOptions): HostLayer {
+  const { effective, bounding } = ownCapabilities();
+  const needed = capabilityMask(neededCapabilities(needsOf(options, bounding)));
+  const absent = capabilityNames(needed & ~effective);
   const ok = absent.length === 0;
   return {
     name: "capabilities",
     ok,
     isRequired: true,
-    detail: ok ? "has what namespaces and id maps need" : `lacks ${absent.join(", ")}`,
+    detail: ok ? "has what sandboxes need" : `lacks ${absent.join(", ")}`,
     fix: ok ? null : `Give the server ${absent.join(", ")} (container: --cap-add)`,
   };
+}
+
+/** What `cprg serve` keeps here; this command itself gives up nothing. */
+function privilegeLayer(options: EngineOptions, uid: number): HostLayer {
+  const base = { name: "server privileges", isRequired: false };
+  if (uid !== 0) return { ...base, ok: true, detail: "no root: nothing to give up", fix: null };
+  const { effective, bounding } = ownCapabilities();
+  const needs = needsOf(options, bounding);
+  const keep = capabilityMask(neededCapabilities(needs)) & effective;
+  const kept = capabilityNames(keep).join(", ");
+  const detail = `a server keeps ${kept || "none"} of ${capabilityNames(effective).length}`;
+  const switches = reservingSwitches();
+  const fixes = {
+    free: null,
+    reserved: `With CAP_SYS_ADMIN kept it can do almost all that root can. Unless ${switches.join(", ")} is wanted, turn it over with sysctl`,
+    forbidden: "sysctl user.max_user_namespaces=10000",
+  };
+  return { ...base, ok: needs.userNamespaces === "free", detail, fix: fixes[needs.userNamespaces] };
+}
+
+function needsOf({ cgroupParent }: EngineOptions, bounding: bigint): ServerNeeds {
+  return serverNeeds(
+    { port: 0, ...(cgroupParent === undefined ? {} : { cgroupParent }) },
+    bounding,
+  );
 }
 
 function userNamespaceLayer(): HostLayer {

@@ -29,6 +29,7 @@ export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureO
     jobs: started.jobs,
     keys,
     engine: { mode: "ns", layers: { fake: true }, missing: [], instance: "instance-a" },
+    privileges: { isReduced: true, capabilities: ["CAP_SETUID"] },
     log: silentLog,
     version: "1.2.3",
     ...app,

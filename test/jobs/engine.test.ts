@@ -11,6 +11,7 @@ import { type RunningServer, startServer } from "../../src/http/serve.ts";
 import { Feed } from "../../src/jobs/feed.ts";
 import { JobService } from "../../src/jobs/service.ts";
 import { type LocalEngine, openLocalEngine } from "../../src/sandbox/engine.ts";
+import { fullPrivileges } from "../../src/sandbox/reduce-privileges.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { openStore } from "../../src/store/open.ts";
 import { requireHost } from "../helpers/host.ts";
@@ -39,6 +40,7 @@ host.describe("a job on the local engine", () => {
       jobs,
       keys,
       engine,
+      privileges: fullPrivileges(),
       log,
       version: "1",
       hostname: "127.0.0.1",

@@ -19,10 +19,18 @@ export interface EngineFacts {
   readonly instance: string;
 }
 
+/** What the server's own process can do on its host. */
+export interface PrivilegeFacts {
+  /** Whether everything but `capabilities` was given up for good. */
+  readonly isReduced: boolean;
+  readonly capabilities: readonly string[];
+}
+
 /** What the routes work with. */
 export interface StatusRoutesOptions {
   readonly jobs: JobService;
   readonly engine: EngineFacts;
+  readonly privileges: PrivilegeFacts;
   readonly ceilings: Limits;
   readonly version: string;
   readonly clock: Clock;
@@ -43,7 +51,7 @@ export function openRoutes({ jobs, engine, version }: StatusRoutesOptions): Hono
 
 /** `GET /v1/status`. */
 export function statusRoutes(options: StatusRoutesOptions): Hono<AppEnv> {
-  const { jobs, engine, ceilings, version, clock } = options;
+  const { jobs, engine, privileges, ceilings, version, clock } = options;
   const startedMs = clock.monotonicMs();
   const app = new Hono<AppEnv>();
   app.get("/", async (c) => {
@@ -57,6 +65,7 @@ export function statusRoutes(options: StatusRoutesOptions): Hono<AppEnv> {
       sandbox: engine.mode,
       layers: engine.layers,
       missing: engine.missing,
+      privileges: { reduced: privileges.isReduced, capabilities: privileges.capabilities },
       slots: counts.slots,
       tenant_concurrency: counts.tenantConcurrency,
       running: counts.running,

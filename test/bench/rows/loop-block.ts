@@ -7,6 +7,7 @@ import { silentLog } from "../../../src/core/log.ts";
 import { type RunningServer, startServer } from "../../../src/http/serve.ts";
 import { Feed } from "../../../src/jobs/feed.ts";
 import { JobService } from "../../../src/jobs/service.ts";
+import { fullPrivileges } from "../../../src/sandbox/reduce-privileges.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { ephemeralSigningKey } from "../../../src/store/signing-key.ts";
 import { KeyRing } from "../../../src/tenancy/key-ring.ts";
@@ -98,7 +99,8 @@ async function startInProcess(
   const key = newId();
   const keys = new KeyRing([{ tenant: "default", role: "tenant", hash: hashKey(key) }]);
   const address = { hostname: "127.0.0.1", port: 0, version: "bench" };
-  const server = await startServer({ ...address, jobs, keys, engine, log: silentLog });
+  const privileges = fullPrivileges();
+  const server = await startServer({ ...address, jobs, keys, engine, privileges, log: silentLog });
   stack.defer(async () => await server.stop());
   return { server, key };
 }
