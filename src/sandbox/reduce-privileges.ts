@@ -7,7 +7,7 @@
  * says only that a restart has been tried, so that one which does not help is not tried for ever.
  */
 
-import { mkdirSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { accessSync, constants, mkdirSync, readdirSync, readFileSync, readlinkSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
 import { type CapabilityName, capabilityMask, capabilityNames } from "./capability-names.ts";
 import { Native, NativeError } from "./native.ts";
@@ -60,6 +60,7 @@ export async function reducePrivileges(options: ReduceOptions): Promise<ServerPr
   const needed = neededCapabilities(serverNeeds(options, bounding));
   const keep = capabilityMask(needed);
   if (threads.every((thread) => isWithin(thread, keep))) {
+    for (const directory of options.directories) checkWritable(directory);
     return { isReduced: true, capabilities: capabilityNames(effective) };
   }
   if (options.env[RESTARTED] !== undefined) throw notReduced(threads, keep);
@@ -83,6 +84,21 @@ function makeDirectory(directory: string): void {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
   } catch {
     // Whoever is going to use it says what is wrong with it.
+  }
+}
+
+/** Root may write anywhere; what is left of it only where modes say so. */
+function checkWritable(directory: string): void {
+  try {
+    accessSync(directory, constants.W_OK);
+  } catch (cause) {
+    // Everything but a mode is as it would be for root, and said where the directory is used.
+    if ((cause as NodeJS.ErrnoException).code !== "EACCES") return;
+    throw new CprgError("failed_precondition", `Cannot write to ${directory}: it is not root's`, {
+      reason: "PRIVILEGES",
+      hint: `chown -R root ${directory}, or name another directory: the server gives up the right to write to those of others`,
+      cause,
+    });
   }
 }
 

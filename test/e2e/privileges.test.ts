@@ -111,6 +111,19 @@ test("directories in another user's are made before the right to is given up", a
   expect((await server.request("/v1/jobs")).status).toBe(200);
 });
 
+test("a data directory of another user is refused, with the fix", async () => {
+  using home = makeHome();
+  using groups = makeOwnGroups();
+  mkdirSync(home.dataDir);
+  chownSync(home.dataDir, NOBODY, NOBODY);
+  const env = { ...home.env, CPRG_CGROUP: groups.path };
+  const ended = await call(["serve", "--addr", "127.0.0.1:0"], { env });
+  expect(ended).toMatchObject({ code: 2, out: "" });
+  expect(ended.err).toContain(`Cannot write to ${home.dataDir}: it is not root's`);
+  expect(ended.err).toContain(`hint: chown -R root ${home.dataDir}`);
+  expect(readdirSync(home.dataDir)).toEqual([]);
+});
+
 test("it is one process all the time: descriptors, arguments and variables are its own", async () => {
   using home = makeHome();
   const lock = join(home.path, "lock");
