@@ -13,8 +13,8 @@ DEPS := node_modules/.installed
 VERSION = $(shell node -p 'require("./package.json").version')
 
 # Debian packages that building ffi/ and the tests use.
-TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 cppcheck bubblewrap python3 git curl \
-	libseccomp-dev python3-numpy perl \
+TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
+	python3 git curl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils
 
 # What building and booting virtual machines needs besides.
@@ -23,7 +23,7 @@ VM_TOOLS := qemu-system-x86 cpio e2fsprogs
 # Every file that starts as a Bun Worker is an entry point of its own.
 ENTRIES := src/main.ts src/store/store-worker.ts
 SOURCES := $(shell find src public proto ffi -type f 2>/dev/null)
-C_FILES := $(wildcard ffi/*.c ffi/*.h)
+C_FILES := $(wildcard ffi/*.c ffi/*.h test/ffi/*/*.c test/ffi/*/*.h)
 
 # --disallow-code-generation-from-strings: no eval, and neither BUN_OPTIONS nor BUN_INSPECT can
 # make the binary run a file or open a debugger. It needs the `=`; with a space it is weaker.
@@ -107,6 +107,15 @@ fmt: $(DEPS) ## Format TypeScript, JSON, CSS, proto and C in place
 	@if ! command -v clang-format-14 >/dev/null; then \
 		echo "clang-format-14 is missing: C not formatted (make tools installs it)"; \
 	elif [ -n "$(C_FILES)" ]; then clang-format-14 -i $(C_FILES); fi
+
+.PHONY: tidy
+tidy: ## Check the C with clang-tidy, for both machines
+	@$(MAKE) -C ffi tidy
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: $(DEPS) ## Fuzz what parses in ffi/, FUZZ_SECONDS (60) for each target
+	@$(BUN) test/ffi/fuzz/run.ts --seconds=$(FUZZ_SECONDS)
 
 .PHONY: gen
 gen: $(DEPS) ## Write the tables of system call numbers from the installed kernel headers

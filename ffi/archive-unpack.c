@@ -124,8 +124,9 @@ static int unpack_link(struct unpack *unpack, const struct cprg_entry *entry,
     if (entry->type != CPRG_ENTRY_LINK) {
         return 0;
     }
-    unpack->result.bytes += entry->size;
-    return unpack_failed(unpack, CPRG_STEP_STREAM, stream_link(&unpack->stream, entry, content));
+    int result = stream_link(&unpack->stream, entry, content);
+    unpack->result.bytes += result < 0 ? 0 : entry->size; /* a size that is refused says nothing */
+    return unpack_failed(unpack, CPRG_STEP_STREAM, result);
 }
 
 /* Makes a file or link as `name` in `dir`. Merging, it is staged in the same directory first. */

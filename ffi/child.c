@@ -78,7 +78,8 @@ static struct step_result child_capabilities(const struct cprg_launch *request) 
 
 /*** 4. Descriptors ***/
 
-/* close_range(2) is Linux 5.9. Without it: what /proc lists, until it lists nothing more. */
+/* close_range(2) is Linux 5.9, and an outer filter may answer EPERM instead of ENOSYS. Without it:
+   what /proc lists, until it lists nothing more. */
 static int child_close_listed(int first) {
     _Alignas(8) char entries[1024] = {0};
     int dir = sys_openat(K_AT_FDCWD, "/proc/self/fd", K_O_RDONLY | K_O_DIRECTORY, 0);
@@ -127,7 +128,7 @@ static struct step_result child_descriptors(const struct cprg_launch *request, i
         (void)sys_close(fd);
     }
     int closed = sys_close_range(CHILD_INIT_FD + 1, ~0u);
-    if (closed == -K_ENOSYS) {
+    if (closed < 0) {
         closed = child_close_listed(CHILD_INIT_FD + 1);
     }
     return step_of(CPRG_STEP_DESCRIPTORS, 3, closed);

@@ -81,7 +81,8 @@ static struct step_result exec_descriptors(const struct request *request, int st
         return step_of(CPRG_STEP_STDIO, EXEC_STATUS_FD, moved);
     }
     int closed = sys_close_range(EXEC_STATUS_FD + 1, ~0u);
-    if (closed == -K_ENOSYS) { /* before Linux 5.9: init's own are few, and numbered densely */
+    if (closed <
+        0) { /* before Linux 5.9, or an outer filter: init's own are few, and numbered densely */
         for (unsigned fd = EXEC_STATUS_FD + 1; fd < EXEC_FDS_MAX; fd++) {
             (void)sys_close((int)fd);
         }

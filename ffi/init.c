@@ -152,12 +152,12 @@ static int init_signal_fd(void) {
     return sys_signalfd4(-1, &child, K_SFD_FLAGS);
 }
 
-/* One read takes the signal: those that come before the next read are merged into one, and
-   serve_reap() waits for all. */
-static void init_child_ended(int signal_fd) {
+/* One read takes the signal: those that come before the next read are merged into one. True: more
+   are to be reaped, and no other signal says so. */
+static bool init_child_ended(int signal_fd) {
     unsigned char info[128]; /* struct signalfd_siginfo */
     (void)sys_read(signal_fd, info, sizeof info);
-    serve_reap();
+    return serve_reap();
 }
 
 static void init_request(void) {
@@ -173,16 +173,18 @@ static void init_request(void) {
 
 _Noreturn static void init_loop(int signal_fd) {
     static struct kernel_pollfd fds[SERVE_FDS_MAX + 2];
+    static const struct kernel_timespec at_once = {0, 0};
+    bool unreaped = false;
     for (;;) {
         fds[0] = (struct kernel_pollfd){CPRG_INIT_CONTROL_FD, K_POLLIN, 0};
         fds[1] = (struct kernel_pollfd){signal_fd, K_POLLIN, 0};
         uint32_t count = serve_poll(fds + 2);
-        if (sys_ppoll(fds, count + 2, NULL) < 0) {
+        if (sys_ppoll(fds, count + 2, unreaped ? &at_once : NULL) < 0) {
             continue;
         }
         serve_readable(fds + 2, count);
-        if (fds[1].revents != 0) {
-            init_child_ended(signal_fd);
+        if (unreaped || fds[1].revents != 0) {
+            unreaped = init_child_ended(signal_fd);
         }
         if (fds[0].revents != 0) {
             init_request();
@@ -194,7 +196,7 @@ _Noreturn static void init_loop(int signal_fd) {
 
 /* Closes what showed the host while the root was built: every descriptor from `first` on. */
 static void init_close_host(int first) {
-    if (sys_close_range((unsigned)first, ~0u) == -K_ENOSYS) {
+    if (sys_close_range((unsigned)first, ~0u) < 0) {
         for (int fd = first; fd < first + INIT_BUILD_FDS_MAX; fd++) {
             (void)sys_close(fd);
         }

@@ -26,6 +26,9 @@
 #include "transfer.h"
 
 #define SERVE_SHARED 4u
+/* Ends taken at once: a program that makes orphans as fast as they are reaped must not keep init
+   from the server. */
+#define SERVE_REAPS_MAX 64u
 
 struct served {
     struct exec_start *busy; /* memory that the child still shares, or NULL */
@@ -358,7 +361,7 @@ void serve_readable(const struct kernel_pollfd *fds, uint32_t count) {
             serve_read_status(entry);
         } else if ((fds[i].revents & K_POLLIN) != 0) {
             serve_violation(entry);
-        } else {
+        } else if ((fds[i].revents & K_POLLERR) == 0) { /* POLLERR: the kernel was interrupted */
             serve_close_listener(entry); /* POLLHUP: nothing is left under the filter */
         }
     }
@@ -397,8 +400,8 @@ static void serve_ended(struct served *entry, int status, const struct kernel_ru
     serve_report(&report, entry->id);
 }
 
-void serve_reap(void) {
-    for (;;) {
+bool serve_reap(void) {
+    for (uint32_t reaped = 0; reaped < SERVE_REAPS_MAX; reaped++) {
         struct kernel_rusage usage = {0};
         int status = 0;
         int pid = sys_wait4(-1, &status, K_WNOHANG | K_WALL, &usage);
@@ -406,7 +409,7 @@ void serve_reap(void) {
             continue;
         }
         if (pid <= 0) {
-            return;
+            return false;
         }
         for (uint32_t i = 0; i < CPRG_EXECS_MAX; i++) {
             if (serve_table[i].pid == pid) {
@@ -415,4 +418,5 @@ void serve_reap(void) {
             }
         }
     }
+    return true;
 }

@@ -21,7 +21,7 @@ void serve_message(struct exec_start *start, uint32_t length);
 uint32_t serve_poll(struct kernel_pollfd *fds);
 /* After poll: `fds` and `count` as serve_poll() left them. */
 void serve_readable(const struct kernel_pollfd *fds, uint32_t count);
-/* After SIGCHLD: reaps every child and orphan that has ended. */
-void serve_reap(void);
+/* After SIGCHLD: reaps children and orphans that have ended. True: there may be more of them. */
+bool serve_reap(void);
 
 #endif

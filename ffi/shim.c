@@ -148,7 +148,10 @@ CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity) {
     static const struct kernel_timespec at_once = {0, 0};
     unsigned char *target = bytes;
     uint32_t length = 0;
-    while (length < capacity && length < INT32_MAX) {
+    if (capacity > INT32_MAX) {
+        return -K_EINVAL; /* the answer could not say how many bytes there are */
+    }
+    while (length < capacity) {
         /* Asked first, so that a descriptor without O_NONBLOCK cannot stop the event loop. */
         struct kernel_pollfd readable = {.fd = fd, .events = K_POLLIN};
         long count = sys_ppoll(&readable, 1, &at_once);

@@ -11,7 +11,10 @@ typedef void (*sys_clone_entry)(void *argument);
  * clone(2) or clone3(2) with CLONE_VM and a stack. The call returns twice: here in the caller, and
  * on the other stack, where nothing but the two registers that the kernel preserves may be used.
  */
-#if defined(__x86_64__)
+#if defined(CPRG_FAKE_KERNEL)
+long sys_clone_call(enum sys_number number, const long arguments[5], sys_clone_entry entry,
+                    void *argument);
+#elif defined(__x86_64__)
 static inline long sys_clone_call(enum sys_number number, const long arguments[5],
                                   sys_clone_entry entry, void *argument) {
     register long r10 __asm__("r10") = arguments[3];

@@ -4,7 +4,7 @@ import { constants as osConstants } from "node:os";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { type HostState, hostState, leftovers } from "./host-state.ts";
-import { pipe, readAll, removeTemporaryDirectories } from "./native.ts";
+import { native, pipe, readAll, removeTemporaryDirectories } from "./native.ts";
 import { initFd, minimalPlan, Sandbox, writeAll } from "./sandbox.ts";
 import { reportType, step } from "./wire.ts";
 
@@ -286,6 +286,25 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
     sandbox.send({ type: "signal", id, signal: 15 }); // it is gone: no error, no report
     expect(sandbox.run(["/bin/true"]).report.code).toBe(0);
     closeSync(null0);
+  });
+
+  test("reaps every orphan, however many end at once", () => {
+    // Three times what init takes in one round, all dead before it looks: one signal for all.
+    const count = 200;
+    sandbox.sh(`i=0; while [ $i -lt ${count} ]; do sleep 1000 & i=$((i+1)); done >/dev/null 2>&1`);
+    const children = (): string[] =>
+      readFileSync(`/proc/${sandbox.pid}/task/${sandbox.pid}/children`, "utf8").match(/\d+/g) ?? [];
+    const orphans = children();
+    expect(orphans).toHaveLength(count);
+    native.cprg_signal(sandbox.pidfd, 19);
+    for (const pid of orphans) process.kill(Number(pid), 9);
+    const isDead = (pid: string): boolean => / Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+    while (!orphans.every(isDead));
+    native.cprg_signal(sandbox.pidfd, 18);
+    const look =
+      "n=0; while grep -q '^State:.Z' /proc/[0-9]*/status; do n=$((n+1)); [ $n -lt 50 ] || exit 1; done";
+    expect(sandbox.sh(look).report.code).toBe(0);
+    expect(children()).toEqual([]);
   });
 
   test("reaps orphans and reports none of them", () => {

@@ -1,6 +1,7 @@
 /**
  * Runs in a process of its own, for what cannot be undone in the test runner's: prints one line of
- * JSON about one sandbox. Arguments: the id map, and the numbers of system calls to answer ENOSYS.
+ * JSON about one sandbox. Arguments: the id map, and the numbers of system calls to answer ENOSYS,
+ * or EPERM with "eperm".
  */
 import { ptr } from "bun:ffi";
 import { readdirSync } from "node:fs";
@@ -9,15 +10,14 @@ import { minimalPlan, minimalSteps, Sandbox } from "./sandbox.ts";
 import { encodeArchive, op } from "./wire.ts";
 
 /** seccomp(2): a filter that outlives every fork and execve of this process. */
-function denySystemCalls(numbers: readonly number[]): void {
+function denySystemCalls(numbers: readonly number[], errno: number): void {
   const [load, equal, give] = [0x20, 0x15, 0x06];
-  const enosys = 0x0005_0000 + 38;
   const allow = 0x7fff_0000;
   const program = [
     [load, 0, 0, 0],
     ...numbers.map((number, index) => [equal, numbers.length - index, 0, number]),
     [give, 0, 0, allow],
-    [give, 0, 0, enosys],
+    [give, 0, 0, 0x0005_0000 + errno],
   ] as const;
   const filter = new DataView(new ArrayBuffer(program.length * 8));
   program.forEach(([code, yes, no, value], index) => {
@@ -39,7 +39,11 @@ const [map = "1", ...denied] = process.argv.slice(2);
 if (denied.includes("harden")) {
   native.cprg_harden();
 }
-denySystemCalls(denied.filter((name) => name !== "harden").map(Number));
+const [enosys, eperm] = [38, 1];
+denySystemCalls(
+  denied.filter((name) => /^\d+$/.test(name)).map(Number),
+  denied.includes("eperm") ? eperm : enosys,
+);
 
 const host = temporaryDirectory();
 const steps = [

@@ -78,6 +78,16 @@ describe("cprg_read()", () => {
     expect(readIt()).toBe(0);
     closeSync(read);
   });
+
+  test("refuses a buffer whose length its answer could not say", () => {
+    const [read, write] = pipe(0);
+    const buffer = new Uint8Array(16);
+    writeSync(write, "x");
+    expect(native.cprg_read(read, ptr(buffer), 0x8000_0000)).toBe(-osConstants.errno.EINVAL);
+    expect(native.cprg_read(read, ptr(buffer), buffer.byteLength)).toBe(1);
+    closeSync(write);
+    closeSync(read);
+  });
 });
 
 describe("cprg_send() and cprg_receive()", () => {

@@ -106,9 +106,10 @@ requireHost({ root: true, userns: true, programs: ["unshare", "setpriv", "hostna
       moveMount: 429,
     };
     const { clone3, closeRange, openat2, mountSetattr, openTree, moveMount } = numbers;
-    test.each<[string, number[]]>([
+    test.each<[string, (string | number)[]]>([
       ["clone3 (before 5.3)", [clone3]],
       ["close_range (before 5.9)", [closeRange]],
+      ["close_range (EPERM from an outer filter)", ["eperm", closeRange]],
       ["openat2 (before 5.6)", [openat2]],
       ["mount_setattr (before 5.12)", [mountSetattr]],
       ["any of the newer calls", [clone3, closeRange, openat2, mountSetattr, openTree, moveMount]],
