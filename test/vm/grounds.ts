@@ -14,6 +14,10 @@ export interface Ground {
   readonly lacks: Readonly<Record<string, string>>;
 }
 
+/** What no kernel gives a user. */
+const USER_LACKS = {
+  "host-ids": "a user may map no id but their own (user_namespaces(7))",
+};
 const V2_LACKS = {
   "cgroup-v1": "a controller is in one hierarchy only, and all are in that of cgroup v2",
 };
@@ -36,7 +40,10 @@ export const GROUNDS: readonly Ground[] = [
     arch: "x86_64",
     user: "user",
     cgroup: "own",
-    lacks: {},
+    lacks: {
+      ...USER_LACKS,
+      "delegated-cgroup": "groups of cgroup v1 are not delegated to users (cgroups(7))",
+    },
   },
   {
     name: "v2-root",
@@ -54,7 +61,7 @@ export const GROUNDS: readonly Ground[] = [
     arch: "x86_64",
     user: "user",
     cgroup: "v2",
-    lacks: V2_LACKS,
+    lacks: { ...V2_LACKS, ...USER_LACKS },
   },
   {
     name: "v1-root",

@@ -68,7 +68,9 @@ export function buildDisks(
   };
   mkdirSync(folder, { recursive: true });
   buildKernel(from.packages, disks, folder);
-  if (isOlder(disks.root, from.packages.files)) buildRoot(from.packages, disks.root, folder);
+  if (isOlder(disks.root, [...from.packages.files, import.meta.path])) {
+    buildRoot(from.packages, disks.root, folder);
+  }
   buildProject(arch, from.built, disks.project);
   return disks;
 }
@@ -82,7 +84,7 @@ function isOlder(target: string, sources: readonly string[]): boolean {
 /** The kernel, and a ramdisk with one program, the drivers of the disks and a script. */
 function buildKernel(packages: Packages, disks: Disks, folder: string): void {
   const script = join(import.meta.dir, "guest/init.sh");
-  if (!isOlder(disks.ramdisk, [packages.kernel, script])) return;
+  if (!isOlder(disks.ramdisk, [packages.kernel, script, import.meta.path])) return;
   const image = fresh(join(folder, "image"));
   run("dpkg-deb", ["-x", packages.kernel, image], folder);
   const vmlinuz = readdirSync(join(image, "boot")).find((name) => name.startsWith("vmlinuz-"));

@@ -11,6 +11,7 @@ mount -t devpts -o ptmxmode=0666 devpts /dev/pts
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 mount -t tmpfs -o mode=755 tmpfs /run
 ln -s /proc/self/fd /dev/fd
+ln -s /dev/shm /run/shm
 hostname vm
 busybox ip link set lo up
 for word in $(cat /proc/cmdline); do
