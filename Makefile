@@ -142,6 +142,18 @@ test-vm: TOOLS = $(VM_TOOLS)
 test-vm: tools build ## Run the sandbox suite in virtual machines: cgroup v2 as root, as a user, cgroup v1
 	@$(BUN) test/vm/run.ts $(GROUNDS)
 
+.PHONY: test-vm-arm64
+test-vm-arm64: TOOLS = $(VM_TOOLS) qemu-system-arm clang-14 lld-14
+test-vm-arm64: tools build dist/aarch64/cprg ## Run the sandbox suite on an emulated aarch64; long
+	@$(BUN) test/vm/run.ts arm64-v2-root
+
+dist/aarch64/cprg: $(DEPS) $(SOURCES) Makefile package.json
+	@$(MAKE) ffi ARCH=aarch64
+	@mkdir -p dist/obj/aarch64 dist/aarch64
+	$(COMPILE) --target=bun-linux-arm64 --outfile dist/obj/aarch64/cprg
+	@mv dist/obj/aarch64/cprg $@
+	@rm -rf dist/obj/aarch64
+
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results
 	@$(BUN) test/bench/run.ts

@@ -12,14 +12,16 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { fetchBun } from "./fetch-bun.ts";
 import { DEFAULT_GROUNDS, type Ground, groundNamed } from "./grounds.ts";
 import { type Built, buildDisks } from "./image.ts";
 import { judge, type Verdict } from "./judge.ts";
 import { type Ended, runMachine } from "./machine.ts";
-import { fetchPackages } from "./packages.ts";
+import { type Arch, fetchPackages } from "./packages.ts";
 import { parseReport, type ReportLine } from "./report.ts";
 
 const CACHE = resolve(".cache/vm");
+const OWN_ARCH = process.arch === "arm64" ? "aarch64" : "x86_64";
 const LATEST = join(import.meta.dir, "results/latest.json");
 
 const { values, positionals } = parseArgs({
@@ -59,12 +61,19 @@ async function main(): Promise<number> {
 
 function boot(ground: Ground): Promise<Ended> {
   const packages = fetchPackages(ground.arch, CACHE);
-  const disks = buildDisks(ground.arch, { packages, built: builtFor(), cache: CACHE });
+  const built = builtFor(ground.arch);
+  const disks = buildDisks(ground.arch, { packages, built, cache: CACHE });
   return runMachine(ground, { disks, folder: CACHE, files: values.files, onLine: progress });
 }
 
-function builtFor(): Built {
-  return { bun: process.execPath, executable: "dist/cprg", ffi: "dist/ffi/x86_64" };
+/** What make has built, and the runtime that runs the tests. */
+function builtFor(arch: Arch): Built {
+  const isOwn = arch === OWN_ARCH;
+  return {
+    bun: isOwn ? process.execPath : fetchBun(arch, join(CACHE, arch)),
+    executable: isOwn ? "dist/cprg" : `dist/${arch}/cprg`,
+    ffi: `dist/ffi/${arch}`,
+  };
 }
 
 /** The same runner on this machine: what it reports is compared like any other. */
