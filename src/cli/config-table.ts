@@ -80,8 +80,8 @@ export const SETTINGS = {
   runDir: setting({
     kind: "text",
     value: "DIR",
-    doc: "Locks and what lives as long as the server; default /run/cprg, or $XDG_RUNTIME_DIR/cprg",
-    fallback: (host) => defaultRunDir(host, host.dataDir),
+    doc: "Locks and what lives as long as the server; default /run/cprg, or $XDG_RUNTIME_DIR/cprg, or /tmp/cprg-UID",
+    fallback: (host) => defaultRunDir(host),
     parse: parsePath,
   }),
   jobSlots: setting({
@@ -141,7 +141,7 @@ export const SETTINGS = {
   allowMissing: setting({
     kind: "list",
     value: "LAYER,…",
-    doc: "Layers that may be missing on this host: cgroup; never in production",
+    doc: "Layers that may be missing on this host, also in production: cgroup, identity",
     fallback: () => [],
     parse: parseLayers,
   }),

@@ -1,5 +1,6 @@
 /** Where things are kept: the data and run directories, and the key file in the first. */
 
+import { accessSync, constants, existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { isAbsolute, join } from "node:path";
 
@@ -16,13 +17,24 @@ export function defaultDataDir({ uid, env }: Whose): string {
 }
 
 /**
- * Default run directory: `/run/cprg` for root, else `$XDG_RUNTIME_DIR/cprg`, else `run` in the data
- * directory where no session made one.
+ * Default run directory: `/run/cprg` for root, else `$XDG_RUNTIME_DIR/cprg`, else `/tmp/cprg-UID`
+ * where no session made one, or that of another user was inherited (su, sudo).
  */
-export function defaultRunDir(whose: Whose, dataDir: string): string {
+export function defaultRunDir(whose: Whose): string {
   if (whose.uid === 0) return "/run/cprg";
   const runtime = xdg(whose.env["XDG_RUNTIME_DIR"]);
-  return runtime === null ? join(dataDir, "run") : join(runtime, "cprg");
+  return runtime === null || isClosed(runtime) ? `/tmp/cprg-${whose.uid}` : join(runtime, "cprg");
+}
+
+/** Whether a directory is there and this process may not write to it. */
+function isClosed(directory: string): boolean {
+  try {
+    accessSync(directory, constants.W_OK | constants.X_OK);
+    return false;
+  } catch {
+    // What is not there can be made, or fails with its own name in the error.
+    return existsSync(directory);
+  }
 }
 
 /** The key made at first start. */

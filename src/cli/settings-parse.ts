@@ -94,7 +94,7 @@ export function parseWords(raw: RawSetting): readonly string[] {
 }
 
 /** Layers without which programs can be told to run all the same. */
-const GIVEN_UP_LAYERS: readonly string[] = ["cgroup"];
+const GIVEN_UP_LAYERS: readonly string[] = ["cgroup", "identity"];
 
 /** Layers that may be missing; another name would give up nothing, and say nothing of it. */
 export function parseLayers(raw: RawSetting, where: string): readonly string[] {

@@ -9,7 +9,7 @@ import type { LanguageName, LocalLanguages } from "./languages.ts";
 import type { Bind } from "./root-plan.ts";
 import type { SeccompPolicy } from "./seccomp/policy.ts";
 
-/** How strong the walls are: `ns` namespaces as root, `off` none at all. */
+/** How strong the walls are: `ns` namespaces as root, `rootless` as a user, `off` none at all. */
 export type EngineMode = "ns" | "rootless" | "off";
 
 /** How to open an engine. */
@@ -19,7 +19,7 @@ export interface EngineOptions {
   /** Where native code is kept when it cannot be kept in memory. */
   readonly dataDir: string;
   readonly mode: "auto" | EngineMode;
-  /** Layers that may be missing, by name; only `cgroup` can be given up. */
+  /** Layers that may be missing, by name: `cgroup`, without which root runs nothing, `identity`. */
   readonly allowMissing?: readonly string[];
   readonly binds?: readonly Bind[];
   readonly interpreters?: Partial<Readonly<Record<LanguageName, string>>>;

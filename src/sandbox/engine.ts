@@ -1,11 +1,17 @@
 /** Opening the local engine in the mode that was asked for, or saying why that is not possible. */
 
 import { CprgError } from "../core/errors.ts";
+import { DEFAULT_LIMITS, type Limits } from "../core/limits.ts";
 import type { EngineOptions, LocalEngine } from "./engine-contract.ts";
 import { openNamespaceEngine } from "./namespace-engine.ts";
 import { openOffEngine } from "./off-engine.ts";
+import { modeFor } from "./rootless.ts";
+import { explainRootless, readUsernsFacts } from "./userns-problem.ts";
 
 export type { EngineMode, EngineOptions, EngineStatus, LocalEngine } from "./engine-contract.ts";
+
+/** Limits of the sandbox that shows whether any can be made. */
+const PROBE_LIMITS: Limits = { ...DEFAULT_LIMITS, disk_mb: 1 };
 
 /**
  * Opens the local engine.
@@ -15,20 +21,25 @@ export type { EngineMode, EngineOptions, EngineStatus, LocalEngine } from "./eng
 export async function openLocalEngine(options: EngineOptions): Promise<LocalEngine> {
   if (options.mode === "off") return openOffEngine(options);
   if (process.platform !== "linux") {
-    throw refusal(`Cannot run sandboxes on ${process.platform}`, "UNSUPPORTED_PLATFORM");
+    throw new CprgError("failed_precondition", `Cannot run sandboxes on ${process.platform}`, {
+      reason: "UNSUPPORTED_PLATFORM",
+      hint: "Use Linux; or run programs with no sandbox at all, as this user: --sandbox off",
+    });
   }
-  if (options.mode === "rootless") {
-    throw refusal("Cannot run sandboxes without root yet", "NO_ROOTLESS");
-  }
-  if (process.geteuid?.() !== 0) {
-    throw refusal("Cannot run sandboxes: this process is not root", "NOT_ROOT");
-  }
-  return openNamespaceEngine(options);
+  const mode = modeFor(options.mode, process.geteuid?.() ?? -1);
+  if (mode === "off") return openOffEngine(options);
+  const engine = await openNamespaceEngine(mode, options);
+  if (mode === "rootless") await probe(engine);
+  return engine;
 }
 
-function refusal(message: string, reason: string): CprgError {
-  return new CprgError("failed_precondition", message, {
-    reason,
-    hint: "Start it as root on Linux (sudo); or run programs with no sandbox at all, as this user: --sandbox off",
-  });
+/** A host can let a user make namespaces and then forbid what they are for: only one whole tells. */
+async function probe(engine: LocalEngine): Promise<void> {
+  try {
+    const lease = await engine.open(await engine.reserve(PROBE_LIMITS));
+    await lease.release();
+  } catch (error) {
+    await engine.close();
+    throw explainRootless(error, readUsernsFacts());
+  }
 }

@@ -41,8 +41,14 @@ export interface SandboxIds {
   release(): void;
 }
 
+/** Where a sandbox's ids come from. */
+export interface IdSource {
+  /** @throws CprgError `resource_exhausted` when none are left */
+  take(): SandboxIds;
+}
+
 /** Gives out ids of a range. */
-export class IdPool {
+export class IdPool implements IdSource {
   readonly #native: Native;
   readonly #directory: string;
   readonly #first: number;

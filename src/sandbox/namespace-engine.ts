@@ -1,5 +1,5 @@
 /**
- * The engine as root: sandboxes out of namespaces and control groups. Owns the instance, its groups
+ * The engine of namespaces and control groups, as root or as a user. Owns the instance, its groups
  * and ids, admission, and every lease until it is released.
  */
 
@@ -21,22 +21,27 @@ import { DEFAULT_ID_RANGE, HOST_ID_DIRECTORY, IdPool, makeIdDirectory, sweepIds 
 import { closedAncestor, type Instance, openInstance } from "./instance.ts";
 import { allowsUserNamespaces } from "./kernel.ts";
 import { type LanguageName, LocalLanguages } from "./languages.ts";
+import { MAP } from "./layout.ts";
 import { LocalLease } from "./lease.ts";
 import { Native } from "./native.ts";
 import { PlanSource } from "./plan-source.ts";
 import { SandboxPool } from "./pool.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
+import { checkDelegated, isReachable, ownIds } from "./rootless.ts";
 import { type Sandbox, type SandboxHost, startSandbox } from "./sandbox.ts";
 import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
 
 /** Limits of the sandbox in which interpreters are looked for. */
 const LOOK_LIMITS: Limits = { ...DEFAULT_LIMITS, disk_mb: 16 };
 
-/** The engine as root. */
+/** The layer `identity` where sandboxes are not kept apart by their ids. */
+const SHARED_IDENTITY = "shared";
+
+/** The engine of namespaces. */
 export class NamespaceEngine implements LocalEngine {
   readonly name = "local";
-  readonly mode = "ns";
+  readonly mode: "ns" | "rootless";
   readonly layers: Layers;
   readonly missing: readonly string[];
   readonly languages: LocalLanguages;
@@ -62,8 +67,9 @@ export class NamespaceEngine implements LocalEngine {
       log: parts.log,
       build: (limits) => this.#build(limits),
     });
+    this.mode = parts.mode;
     this.layers = parts.layers;
-    this.missing = Object.keys(parts.layers).filter((name) => parts.layers[name] === false);
+    this.missing = missingOf(parts.layers);
     this.languages = new LocalLanguages({
       interpreters: parts.interpreters,
       runtime: parts.hasRuntime ? RUNTIME_PATH : null,
@@ -166,6 +172,7 @@ export class NamespaceEngine implements LocalEngine {
 
 /** What an engine is made of. */
 interface EngineParts {
+  readonly mode: "ns" | "rootless";
   readonly host: SandboxHost;
   readonly instance: Instance;
   readonly capacity: Capacity;
@@ -179,39 +186,43 @@ interface EngineParts {
 }
 
 /**
- * Opens the engine with namespaces, as root.
+ * Opens the engine with namespaces.
  *
+ * @param mode `ns` needs root, `rootless` nothing
  * @throws CprgError naming what the host lacks, with the fix
  */
-export async function openNamespaceEngine(options: EngineOptions): Promise<LocalEngine> {
+export async function openNamespaceEngine(
+  mode: "ns" | "rootless",
+  options: EngineOptions,
+): Promise<LocalEngine> {
   const log = options.log ?? silentLog;
   const native = await sharedNative(options.dataDir);
   native.harden();
-  const cgroups = findAllowed(options);
+  const cgroups = findAllowed(mode, options);
   const capacity = { ...hostCapacity(cgroups), ...options.capacity };
-  const isUserNamespace = allowsUserNamespaces();
+  const idMap = idMapFor(mode);
   const filters = openFilters(options.seccomp);
-  const runtime = closedAncestor(process.execPath) === null ? process.execPath : null;
+  const runtime = isOwnReachable(mode) ? process.execPath : null;
   const { runDir, idDirectory = HOST_ID_DIRECTORY } = options;
-  makeIdDirectory(idDirectory);
+  if (mode === "ns") makeIdDirectory(idDirectory);
   const instance = await openInstance(native, runDir, async () => {
     await reapDead(native, runDir, log);
-    sweepIds(native, idDirectory);
+    if (mode === "ns") sweepIds(native, idDirectory);
   });
   try {
     // What only checks comes first: nothing is made for options that are refused.
-    const ids = new IdPool(native, {
-      directory: idDirectory,
-      range: options.idRange ?? DEFAULT_ID_RANGE,
-    });
-    const plans = new PlanSource({ isUserNamespace, binds: options.binds ?? [], runtime });
+    const range = options.idRange ?? DEFAULT_ID_RANGE;
+    const ids =
+      mode === "ns" ? new IdPool(native, { directory: idDirectory, range }) : ownIds(ownUid());
+    const plans = new PlanSource({ idMap, binds: options.binds ?? [], runtime });
     const groups = openTree(native, cgroups, { instance, capacity });
-    const host: SandboxHost = { native, ids, groups, isUserNamespace, plans };
+    const host: SandboxHost = { native, ids, groups, idMap, plans };
     return new NamespaceEngine({
+      mode,
       host,
       instance,
       capacity,
-      layers: layersOf(cgroups, { isUserNamespace, filters }),
+      layers: layersOf(cgroups, { idMap, filters }),
       interpreters: options.interpreters ?? {},
       hasRuntime: runtime !== null,
       filters,
@@ -235,12 +246,16 @@ function sharedNative(dataDir: string): Promise<Native> {
   return loading;
 }
 
-function findAllowed(options: EngineOptions): CgroupHost | null {
+/** A user has none without set-up, which needs no leave; one that is named must be there. */
+function findAllowed(mode: "ns" | "rootless", options: EngineOptions): CgroupHost | null {
   const { cgroupParent, allowMissing = [], log } = options;
+  const mayLack = mode === "rootless" && cgroupParent === undefined;
   try {
-    return findCgroups(cgroupParent === undefined ? {} : { cgroupParent });
+    const found = findCgroups(cgroupParent === undefined ? {} : { cgroupParent });
+    if (mode === "rootless") checkDelegated(found);
+    return found;
   } catch (error) {
-    if (!allowMissing.includes("cgroup")) throw error;
+    if (!mayLack && !allowMissing.includes("cgroup")) throw error;
     log?.warn("no control groups: sandboxes have no common limits", { error });
     return null;
   }
@@ -262,16 +277,42 @@ function openTree(
     : openV1Tree(native, cgroups, options);
 }
 
+/** The layer `identity` by `enum cprg_map`: two ids of its own, none, or the server's for all. */
+const IDENTITIES: Readonly<Record<number, boolean | string>> = {
+  [MAP.parent]: true,
+  [MAP.none]: false,
+  [MAP.self]: SHARED_IDENTITY,
+};
+
+function idMapFor(mode: "ns" | "rootless"): number {
+  if (mode === "rootless") return MAP.self;
+  return allowsUserNamespaces() ? MAP.parent : MAP.none;
+}
+
+function ownUid(): number {
+  return process.geteuid?.() ?? 0;
+}
+
+/** Whether sandboxes can be given the executable: they see what their ids on the host may see. */
+function isOwnReachable(mode: "ns" | "rootless"): boolean {
+  const path = process.execPath;
+  return mode === "rootless" ? isReachable(path) : closedAncestor(path) === null;
+}
+
+/** Layers that do not hold, or not as they are meant. */
+function missingOf(layers: Layers): string[] {
+  const isWeak = (state: boolean | string | undefined) =>
+    state === false || state === SHARED_IDENTITY;
+  return Object.keys(layers).filter((name) => isWeak(layers[name]));
+}
+
 function layersOf(
   cgroups: CgroupHost | null,
-  {
-    isUserNamespace,
-    filters,
-  }: { readonly isUserNamespace: boolean; readonly filters: SeccompFilters },
+  { idMap, filters }: { readonly idMap: number; readonly filters: SeccompFilters },
 ): Layers {
   return {
     root: true,
-    identity: isUserNamespace,
+    identity: IDENTITIES[idMap] ?? false,
     namespaces: true,
     cgroup: cgroups === null ? false : cgroups.version,
     rlimits: true,

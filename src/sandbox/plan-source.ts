@@ -1,7 +1,7 @@
 /** The plans of one engine: what depends on the host is read once, what on limits is remembered. */
 
 import type { Limits } from "../core/limits.ts";
-import { CLONE, MAP } from "./layout.ts";
+import { CLONE } from "./layout.ts";
 import {
   HOSTNAME,
   hostRootSteps,
@@ -20,7 +20,8 @@ const NAMESPACES = CLONE.newNs | CLONE.newUts | CLONE.newIpc | CLONE.newNet | CL
 
 /** What every plan of an engine shares. */
 export interface PlanOptions extends RootOptions {
-  readonly isUserNamespace: boolean;
+  /** `enum cprg_map`. */
+  readonly idMap: number;
 }
 
 /** Makes plans. */
@@ -39,11 +40,10 @@ export class PlanSource {
     const key = `${limits.disk_mb} ${limits.inodes} ${programId}`;
     const known = this.#kept.get(key);
     if (known !== undefined) return known;
-    const { isUserNamespace } = this.#options;
     const message = encodePlan({
       unshare: NAMESPACES,
       idProgram: programId,
-      idMap: isUserNamespace ? MAP.parent : MAP.none,
+      idMap: this.#options.idMap,
       steps: this.#steps(limits),
       scratch: SCRATCH,
       rootOptions: ROOT_OPTIONS,

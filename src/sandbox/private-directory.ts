@@ -1,6 +1,6 @@
 /** Directories whose content the server, as root, acts upon: nobody else may write there. */
 
-import { statSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
 
 const WRITABLE_BY_OTHERS = 0o022;
@@ -16,6 +16,10 @@ export interface PrivateUse {
 export function checkPrivate(directory: string, use: PrivateUse): void {
   const status = statSync(directory, { throwIfNoEntry: false });
   const own = process.geteuid?.() ?? 0;
+  const link = lstatSync(directory, { throwIfNoEntry: false });
+  if (link?.isSymbolicLink() && link.uid !== own && link.uid !== 0) {
+    throw refusal(`it is a link of user ${link.uid}`);
+  }
   if (status === undefined || !status.isDirectory()) throw refusal("it is no directory");
   if (status.uid !== own) throw refusal(`it belongs to user ${status.uid}, not to ${own}`);
   if ((status.mode & WRITABLE_BY_OTHERS) !== 0) throw refusal("other users may write to it");

@@ -9,7 +9,7 @@ import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { childSignal } from "./child-signal.ts";
-import type { IdPool, SandboxIds } from "./ids.ts";
+import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import type { Death, Launched, Native } from "./native.ts";
@@ -28,9 +28,10 @@ const SIGKILL = 9;
 /** What every sandbox of an engine is made with. */
 export interface SandboxHost {
   readonly native: Native;
-  readonly ids: IdPool;
+  readonly ids: IdSource;
   readonly groups: GroupTree;
-  readonly isUserNamespace: boolean;
+  /** `enum cprg_map`: how ids are mapped into a sandbox. */
+  readonly idMap: number;
   readonly plans: PlanSource;
 }
 
@@ -147,14 +148,14 @@ function sandboxOf(
 
 function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Process1 {
   const { native } = host;
-  const programId = host.isUserNamespace ? PROGRAM_ID : ids.program;
+  const programId = host.idMap === MAP.none ? ids.program : PROGRAM_ID;
   const ours: number[] = [];
   const theirs: number[] = [];
   try {
     const [control, initControl] = keep(native.socketpair(), ours, theirs);
     const [report, initReport] = keep(native.pipe("read"), ours, theirs);
     const launched = native.launch({
-      map: host.isUserNamespace ? MAP.parent : MAP.none,
+      map: host.idMap,
       controlFd: initControl,
       reportFd: initReport,
       cgroupDirFd: groups.launchDirFd,

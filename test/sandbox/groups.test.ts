@@ -9,6 +9,7 @@ import { findCgroups } from "../../src/sandbox/cgroup-host.ts";
 import { openV1Tree } from "../../src/sandbox/cgroup-v1.ts";
 import { IdPool } from "../../src/sandbox/ids.ts";
 import { openInstance } from "../../src/sandbox/instance.ts";
+import { MAP } from "../../src/sandbox/layout.ts";
 import { NamespaceEngine } from "../../src/sandbox/namespace-engine.ts";
 import { Native } from "../../src/sandbox/native.ts";
 import { PlanSource } from "../../src/sandbox/plan-source.ts";
@@ -49,6 +50,7 @@ async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine> {
   const cpuacct = found.cpuacct ?? "/sys/fs/cgroup/cpuacct";
   const capacity = { memMb: 2048, pids: 1000 };
   return new NamespaceEngine({
+    mode: "ns",
     host: {
       native,
       ids: new IdPool(native, { directory: join(dirs.run, "ids"), range: ID_RANGE }),
@@ -61,8 +63,8 @@ async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine> {
           onPlaces: (directories) => instance.recordGroups(directories),
         },
       ),
-      isUserNamespace: true,
-      plans: new PlanSource({ isUserNamespace: true, binds: [], runtime: null }),
+      idMap: MAP.parent,
+      plans: new PlanSource({ idMap: MAP.parent, binds: [], runtime: null }),
     },
     instance,
     capacity,

@@ -125,17 +125,17 @@ host.describe("a program in a sandbox", () => {
 });
 
 describe("an engine that cannot be", () => {
-  test("a mode that is not built says what to do", async () => {
+  test("a run directory that cannot be made says what to do", async () => {
     const { openLocalEngine } = await import("../../src/sandbox/engine.ts");
     const error = await openLocalEngine({
-      runDir: "/nonexistent",
+      runDir: "/proc/nonexistent",
       dataDir: "/nonexistent",
-      mode: "rootless",
+      mode: "auto",
     }).catch((thrown: unknown) => thrown);
     expect(error).toMatchObject({
       code: "failed_precondition",
-      reason: "NO_ROOTLESS",
-      hint: expect.stringContaining("root"),
+      reason: "RUN_DIR",
+      hint: expect.stringContaining("CPRG_RUN_DIR"),
     });
   });
 });

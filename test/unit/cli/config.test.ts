@@ -131,7 +131,7 @@ describe("loadConfig()", () => {
     const bare = { XDG_DATA_HOME: "relative", HOME: "/h" };
     expect((await load({ env: bare })).settings).toMatchObject({
       dataDir: "/h/.local/share/cprg",
-      runDir: "/h/.local/share/cprg/run",
+      runDir: "/tmp/cprg-1000",
     });
   });
 

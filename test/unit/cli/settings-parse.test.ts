@@ -89,11 +89,11 @@ test("parseCeilings() refuses more seconds than a timer holds", () => {
 });
 
 test("parseLayers() takes the layers that can be given up, and no other", () => {
-  expect(parseLayers("cgroup", "x")).toEqual(["cgroup"]);
+  expect(parseLayers("cgroup,identity", "x")).toEqual(["cgroup", "identity"]);
   expect(parseLayers([], "x")).toEqual([]);
   for (const name of ["bogus", "cgroups", "root", "constructor"]) {
     expect(() => parseLayers(["cgroup", name], "x")).toThrow(
-      `Cannot use x "${name}": only cgroup may be missing`,
+      `Cannot use x "${name}": only cgroup, identity may be missing`,
     );
   }
 });

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CprgError } from "../../../src/core/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
-import { REPORT, SIZES } from "../../../src/sandbox/layout.ts";
+import { MAP, REPORT, SIZES } from "../../../src/sandbox/layout.ts";
 import { type SandboxHost, startSandbox } from "../../../src/sandbox/sandbox.ts";
 
 const REFUSED = new CprgError("failed_precondition", "Cannot start a sandbox: clone: EPERM", {
@@ -24,7 +24,7 @@ function refusingHost(remove: () => Promise<void>) {
     },
     ids: { take: () => ({ init: 1, program: 2, release: () => (seen.released += 1) }) },
     groups: { createSandbox: () => ({ remove, launched: () => undefined }) },
-    isUserNamespace: true,
+    idMap: MAP.parent,
   } as unknown as SandboxHost;
   return { host, seen };
 }
@@ -108,6 +108,6 @@ function unreapableHost(directory: string): SandboxHost {
       }),
     },
     plans: { encoded: () => new Uint8Array(1) },
-    isUserNamespace: true,
+    idMap: MAP.parent,
   } as unknown as SandboxHost;
 }
