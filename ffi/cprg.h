@@ -259,12 +259,16 @@ enum cprg_request_type {
     CPRG_REQUEST_SIGNAL = 2, /* value: signal, sent to the exec's main process */
     CPRG_REQUEST_PACK = 3,   /* path read and written to descriptor 0 as an archive stream */
     CPRG_REQUEST_UNPACK = 4, /* descriptor 0 read as an archive stream, made beneath path */
+    CPRG_REQUEST_KILL = 5,   /* SIGKILL to all that descends from the exec's program, to that
+                                itself, and to what ended execs left; others go on. No answer */
 };
 
 enum cprg_request_flags {
     CPRG_FLAG_NULL_STDIN = 1u, /* stdin is /dev/null; then descriptor 0 is stdout, 1 stderr */
     CPRG_FLAG_MERGE = 2u,      /* UNPACK: into the existing directory path, entry by entry (each
                                   staged and renamed); without it path itself is replaced at once */
+    CPRG_FLAG_KEEPER = 4u,     /* EXEC: for a program that is in no cgroup of its own. A keeper
+                                  adopts what it leaves, so that KILL finds it */
 };
 
 struct cprg_rlimit {
@@ -315,7 +319,8 @@ struct cprg_request {
 enum cprg_report_type {
     CPRG_REPORT_READY = 1,        /* the workspace descriptor waits on the control socket */
     CPRG_REPORT_SETUP_FAILED = 2, /* step, index, err; init exits */
-    CPRG_REPORT_STARTED = 3,      /* execve succeeded, or the transfer begins; code: cprg_filter */
+    CPRG_REPORT_STARTED = 3,      /* execve succeeded, or the transfer begins; code: cprg_filter,
+                                     entries: pid of its keeper, 0: none */
     CPRG_REPORT_EXEC_FAILED = 4,  /* step, index, err; the exec never ran */
     CPRG_REPORT_EXITED = 5,       /* code or signal, usage: from a real wait4 */
     CPRG_REPORT_TRANSFERRED = 6,  /* entries, bytes; or step, index, err */

@@ -17,10 +17,6 @@
 #include "sys.h"
 #include "text.h"
 
-/* All that init can have open at once, a status socket and a listener for each exec among it: see
-   close_range below. */
-#define EXEC_FDS_MAX (2 * CPRG_EXECS_MAX + 64u)
-
 _Noreturn void exec_fail(const struct exec_start *start, struct step_result result) {
     int status_fd = result.step > CPRG_STEP_STDIO ? EXEC_STATUS_FD : start->context.status_fd;
     struct cprg_report report =

@@ -15,6 +15,10 @@
 #define EXEC_REACHED(filter)    ((uint8_t)((filter) + 1))
 #define EXEC_FILTER_OF(reached) ((reached) == 0 ? CPRG_FILTER_NONE : (reached)-1)
 
+/* All that init can have open at once, a status socket and a listener for each exec among it:
+   before Linux 5.9 there is no close_range(2). */
+#define EXEC_FDS_MAX (2 * CPRG_EXECS_MAX + 64u)
+
 struct exec_context {
     uint32_t id_program;
     bool map_self;             /* setgroups is denied by the map */

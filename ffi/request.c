@@ -5,7 +5,7 @@
 
 #include "sys.h"
 
-#define REQUEST_FLAGS ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_MERGE))
+#define REQUEST_FLAGS ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_MERGE | CPRG_FLAG_KEEPER))
 
 static bool request_strings(const struct message *message, const uint32_t *offsets,
                             uint32_t count) {
@@ -25,6 +25,7 @@ static uint32_t request_stream_count(const struct cprg_request *head) {
     case CPRG_REQUEST_UNPACK:
         return 1;
     case CPRG_REQUEST_SIGNAL:
+    case CPRG_REQUEST_KILL:
     default:
         return 0;
     }
@@ -121,6 +122,8 @@ int request_check(struct request *request, const unsigned char *bytes, uint32_t 
     }
     case CPRG_REQUEST_SIGNAL:
         return head->value < 1 || head->value > K_SIGNAL_COUNT ? -K_EINVAL : 0;
+    case CPRG_REQUEST_KILL:
+        return 0;
     default:
         return -K_EINVAL;
     }

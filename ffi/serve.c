@@ -18,9 +18,11 @@
  */
 #include "serve.h"
 
+#include "keeper.h"
 #include "notify.h"
 #include "report.h"
 #include "request.h"
+#include "sweep.h"
 #include "sys-clone.h"
 #include "text.h"
 #include "transfer.h"
@@ -41,12 +43,16 @@ struct served {
     bool started;
     bool has_outcome;
     bool has_violated;
-    bool is_reaped; /* pid is nobody's any more */
+    bool is_reaped;   /* pid is nobody's any more */
+    bool is_kept;     /* pid is a keeper's: serve_programs has the program's */
+    uint64_t user_us; /* what a keeper that was killed had used */
+    uint64_t system_us;
 };
 
 /* init's own state, zero at start: one process, one thread. */
 static struct served serve_table[CPRG_EXECS_MAX];
-static volatile uint8_t *serve_reached; /* [CPRG_EXECS_MAX], shared with the children */
+static volatile uint8_t *serve_reached;  /* [CPRG_EXECS_MAX], shared with the children */
+static volatile int32_t *serve_programs; /* likewise: pid of a program that has a keeper, or 0 */
 static struct exec_start serve_starts[SERVE_SHARED + 1]; /* the last one never is shared */
 static bool serve_start_busy[SERVE_SHARED];
 static uint32_t serve_id_program;
@@ -68,10 +74,23 @@ static void serve_refuse(uint32_t id, enum cprg_step step, int error) {
     serve_report(&report, id);
 }
 
+/* The pid of the main process: 0 or less when that is dead, or no longer known. */
+static int32_t serve_program(const struct served *entry) {
+    return entry->is_kept ? serve_programs[entry - serve_table] : entry->pid;
+}
+
+static void serve_signal(const struct served *entry, int signal) {
+    int32_t pid = serve_program(entry);
+    if (pid > 0) {
+        (void)sys_kill(pid, signal);
+    }
+}
+
 static void serve_started(struct served *entry) {
     struct cprg_report report = report_make(CPRG_REPORT_STARTED, 0);
     report.code = EXEC_FILTER_OF(serve_reached[entry - serve_table]);
-    report.pid = entry->pid;
+    report.pid = serve_program(entry);
+    report.entries = entry->is_kept ? (uint64_t)entry->pid : 0;
     entry->started = true;
     serve_report(&report, entry->id);
 }
@@ -79,12 +98,14 @@ static void serve_started(struct served *entry) {
 /*** Starting ***/
 
 int serve_start(uint32_t id_program, bool map_self) {
+    const size_t pids = CPRG_EXECS_MAX * sizeof(int32_t);
     long page =
-        sys_mmap(CPRG_EXECS_MAX, K_PROT_READ | K_PROT_WRITE, K_MAP_SHARED | K_MAP_ANONYMOUS);
+        sys_mmap(pids + CPRG_EXECS_MAX, K_PROT_READ | K_PROT_WRITE, K_MAP_SHARED | K_MAP_ANONYMOUS);
     serve_id_program = id_program;
     serve_map_self = map_self;
     serve_can_notify = notify_is_possible();
-    serve_reached = (volatile uint8_t *)(uintptr_t)page;
+    serve_programs = (volatile int32_t *)(uintptr_t)page;
+    serve_reached = (volatile uint8_t *)(uintptr_t)page + pids;
     return page < 0 ? (int)page : 0;
 }
 
@@ -168,10 +189,13 @@ static int serve_clone_shared(struct exec_start *start) {
     return (int)sys_clone_call(NR_clone, arguments, serve_shared_child, start);
 }
 
-static int serve_fork(struct exec_start *start, bool transfer) {
+static int serve_fork(struct exec_start *start, bool transfer, volatile int32_t *program) {
     int pid = sys_fork();
     if (pid != 0) {
         return pid;
+    }
+    if (program != NULL) {
+        keeper_run(start, program);
     }
     if (transfer) {
         transfer_child(start);
@@ -183,16 +207,19 @@ static int serve_child(struct exec_start *start, struct served *entry) {
     uint32_t slot = (uint32_t)(entry - serve_table);
     uint32_t place = (uint32_t)(start - serve_starts);
     bool transfer = start->request.head->type != CPRG_REQUEST_EXEC;
-    bool shared = !transfer && place < SERVE_SHARED;
+    bool kept = !transfer && (start->request.head->flags & CPRG_FLAG_KEEPER) != 0;
+    bool shared = !transfer && !kept && place < SERVE_SHARED;
     int status[2] = {-1, -1};
     int result = sys_socketpair(K_AF_UNIX, K_SOCK_SEQPACKET | K_O_CLOEXEC, status);
     if (result < 0) {
         return result;
     }
     serve_reached[slot] = 0;
+    serve_programs[slot] = 0;
     start->context = (struct exec_context){serve_id_program, serve_map_self, serve_can_notify,
                                            status[1], &serve_reached[slot]};
-    int pid = shared ? serve_clone_shared(start) : serve_fork(start, transfer);
+    int pid = shared ? serve_clone_shared(start)
+                     : serve_fork(start, transfer, kept ? &serve_programs[slot] : NULL);
     (void)sys_close(status[1]);
     if (pid < 0) {
         (void)sys_close(status[0]);
@@ -202,7 +229,8 @@ static int serve_child(struct exec_start *start, struct served *entry) {
                              .id = start->request.head->id,
                              .status_fd = status[0],
                              .busy = shared ? start : NULL,
-                             .transfer = transfer};
+                             .transfer = transfer,
+                             .is_kept = kept};
     if (shared) {
         serve_start_busy[place] = true;
     }
@@ -227,6 +255,18 @@ static void serve_run(struct exec_start *start) {
     }
 }
 
+/* Keepers, transfers and programs of the others go on. */
+static void serve_kill(uint32_t id) {
+    static int32_t spared[CPRG_EXECS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < CPRG_EXECS_MAX; i++) {
+        if (serve_table[i].pid != 0 && serve_table[i].id != id) {
+            spared[count++] = serve_table[i].pid;
+        }
+    }
+    sweep_kill(spared, count);
+}
+
 void serve_message(struct exec_start *start, uint32_t length) {
     struct request *request = &start->request;
     /* The child may be done with `start` before this function is, but nobody else uses it. */
@@ -237,8 +277,10 @@ void serve_message(struct exec_start *start, uint32_t length) {
     } else if (request->head->type == CPRG_REQUEST_SIGNAL) {
         const struct served *entry = serve_find(request->head->id);
         if (entry != NULL) { /* it may have ended meanwhile: no error */
-            (void)sys_kill(entry->pid, request->head->value);
+            serve_signal(entry, request->head->value);
         }
+    } else if (request->head->type == CPRG_REQUEST_KILL) {
+        serve_kill(request->head->id);
     } else {
         serve_run(start);
     }
@@ -277,7 +319,7 @@ static void serve_take_listener(struct served *entry, const struct channel_messa
     entry->outcome = report_failure(CPRG_REPORT_EXEC_FAILED, CPRG_STEP_SECCOMP, 1, K_EMFILE);
     entry->has_outcome = true;
     if (!entry->is_reaped) {
-        (void)sys_kill(entry->pid, K_SIGKILL);
+        serve_signal(entry, K_SIGKILL);
     }
 }
 
@@ -321,7 +363,7 @@ static void serve_trapped_itself(struct served *entry) {
         entry->outcome = report_failure(CPRG_REPORT_EXEC_FAILED, CPRG_STEP_SECCOMP, 2, K_EPERM);
         entry->has_outcome = true;
     }
-    (void)sys_kill(entry->pid, K_SIGKILL);
+    serve_signal(entry, K_SIGKILL);
 }
 
 /* Reports the first violation of an exec and kills what made it: the trapped thread's process, and
@@ -347,7 +389,7 @@ static void serve_violation(struct served *entry) {
     if (call.waits) {
         (void)sys_kill((int)call.pid, K_SIGKILL);
     }
-    (void)sys_kill(entry->pid, K_SIGKILL);
+    serve_signal(entry, K_SIGKILL);
     serve_report(&report, entry->id);
 }
 
@@ -393,11 +435,25 @@ static void serve_ended(struct served *entry, int status, const struct kernel_ru
     report.code = signal == 0 ? (status >> 8) & 0xff : -1;
     report.signal = signal;
     report.pid = entry->pid;
-    report.user_us = (uint64_t)(usage->user_s * 1000000 + usage->user_us);
-    report.system_us = (uint64_t)(usage->system_s * 1000000 + usage->system_us);
+    report.user_us = entry->user_us + (uint64_t)(usage->user_s * 1000000 + usage->user_us);
+    report.system_us = entry->system_us + (uint64_t)(usage->system_s * 1000000 + usage->system_us);
     report.max_rss_bytes = (uint64_t)usage->max_rss_kib * 1024;
     entry->pid = 0;
     serve_report(&report, entry->id);
+}
+
+/* A keeper that was killed before its program had ended leaves that to init, as it leaves all its
+   children: init is then the one that waits for it. False when the entry has ended. */
+static bool serve_take_over(struct served *entry, const struct kernel_rusage *usage) {
+    int32_t program = serve_program(entry);
+    if (!entry->is_kept || program <= 0) {
+        return false;
+    }
+    entry->user_us = (uint64_t)(usage->user_s * 1000000 + usage->user_us);
+    entry->system_us = (uint64_t)(usage->system_s * 1000000 + usage->system_us);
+    entry->pid = program;
+    entry->is_kept = false;
+    return true;
 }
 
 bool serve_reap(void) {
@@ -413,7 +469,9 @@ bool serve_reap(void) {
         }
         for (uint32_t i = 0; i < CPRG_EXECS_MAX; i++) {
             if (serve_table[i].pid == pid) {
-                serve_ended(&serve_table[i], status, &usage);
+                if (!serve_take_over(&serve_table[i], &usage)) {
+                    serve_ended(&serve_table[i], status, &usage);
+                }
                 break;
             }
         }

@@ -25,6 +25,7 @@
     X(clone, 56, 220)                                                                              \
     X(execve, 59, 221)                                                                             \
     X(wait4, 61, 260)                                                                              \
+    X(getpid, 39, 172)                                                                             \
     X(kill, 62, 129)                                                                               \
     X(fcntl, 72, 25)                                                                               \
     X(flock, 73, 32)                                                                               \

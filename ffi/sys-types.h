@@ -158,17 +158,18 @@ struct kernel_dirent {
 
 /*** Processes ***/
 
-#define K_CLONE_VM          0x00000100u
-#define K_CLONE_PIDFD       0x00001000u
-#define K_CLONE_NEWNS       0x00020000u
-#define K_CLONE_NEWCGROUP   0x02000000u
-#define K_CLONE_NEWUTS      0x04000000u
-#define K_CLONE_NEWIPC      0x08000000u
-#define K_CLONE_NEWUSER     0x10000000u
-#define K_CLONE_NEWPID      0x20000000u
-#define K_CLONE_NEWNET      0x40000000u
-#define K_CLONE_INTO_CGROUP 0x200000000ull
-#define K_CLONE_NEWTIME     0x00000080u
+#define K_CLONE_VM            0x00000100u
+#define K_CLONE_PIDFD         0x00001000u
+#define K_CLONE_PARENT_SETTID 0x00100000u
+#define K_CLONE_NEWNS         0x00020000u
+#define K_CLONE_NEWCGROUP     0x02000000u
+#define K_CLONE_NEWUTS        0x04000000u
+#define K_CLONE_NEWIPC        0x08000000u
+#define K_CLONE_NEWUSER       0x10000000u
+#define K_CLONE_NEWPID        0x20000000u
+#define K_CLONE_NEWNET        0x40000000u
+#define K_CLONE_INTO_CGROUP   0x200000000ull
+#define K_CLONE_NEWTIME       0x00000080u
 
 struct kernel_clone_args {
     uint64_t flags;
@@ -185,9 +186,11 @@ struct kernel_clone_args {
 };
 #define K_CLONE_ARGS_SIZE_VER0 64
 
+#define K_P_ALL      0
 #define K_P_PIDFD    3
 #define K_WNOHANG    1
 #define K_WEXITED    4
+#define K_WNOWAIT    0x01000000
 #define K_WALL       0x40000000 /* also children whose exit signal is not SIGCHLD */
 #define K_CLD_EXITED 1
 
@@ -231,6 +234,8 @@ struct kernel_timespec {
 #define K_SIGPIPE      13
 #define K_SIGTERM      15
 #define K_SIGCHLD      17
+#define K_SIGCONT      18
+#define K_SIGSTOP      19
 #define K_SIGNAL_COUNT 64
 #define K_SIG_SETMASK  2
 #define K_SFD_FLAGS    (K_O_NONBLOCK | K_O_CLOEXEC)
@@ -272,6 +277,7 @@ struct kernel_cap_sets { /* [0] capabilities 0 to 31, [1] 32 to 63 */
 #define K_PR_CAPBSET_READ          23
 #define K_PR_CAPBSET_DROP          24
 #define K_PR_SET_TIMERSLACK        29
+#define K_PR_SET_CHILD_SUBREAPER   36
 #define K_PR_SET_NO_NEW_PRIVS      38
 #define K_PR_CAP_AMBIENT           47
 #define K_PR_CAP_AMBIENT_RAISE     2

@@ -237,6 +237,9 @@ static inline int sys_wait4(int pid, int *status, int options, struct kernel_rus
 static inline int sys_waitid(int type, int id, struct kernel_siginfo *info, int options) {
     return (int)SYS5(waitid, type, id, SYS_P(info), options, 0);
 }
+static inline int sys_getpid(void) {
+    return (int)SYS0(getpid);
+}
 static inline int sys_kill(int pid, int signal) {
     return (int)SYS2(kill, pid, signal);
 }

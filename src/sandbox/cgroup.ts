@@ -9,9 +9,19 @@
  */
 
 import type { Limits } from "../core/limits.ts";
+import type { InitChannel } from "./init-channel.ts";
 
 /** Limits that groups carry. */
-export type GroupLimits = Pick<Limits, "mem_mb" | "cpu_cores" | "pids">;
+export type GroupLimits = Pick<Limits, "mem_mb" | "cpu_cores" | "pids" | "disk_mb">;
+
+/** How what stands in for a group reaches the sandbox of an exec. */
+export interface ExecLink {
+  /** As process 1 knows it. */
+  readonly id: number;
+  readonly channel: Pick<InitChannel, "trySend">;
+  /** How much of the sandbox's file system is in use: 0 to 1. */
+  filesShare(): number;
+}
 
 /** Caps of all sandboxes of one instance together. */
 export interface GroupCapacity {
@@ -46,7 +56,9 @@ export interface SandboxGroups {
   /** Makes the group of the first exec ahead, while there is nothing else to do. */
   prepare(): void;
   /** @param initPid host pid of process 1 */
-  createExec(initPid: number): ExecGroup;
+  createExec(initPid: number, link: ExecLink): ExecGroup;
+  /** Tasks that a program's own limit must allow, where no group counts them. */
+  taskLimit?(): number;
   /** Bytes in use now. */
   memoryBytes(): number | null;
   memoryPeakBytes(): number | null;
@@ -72,6 +84,10 @@ export interface ExecGroup {
   readonly fds: readonly number[];
   /** Closes them, once the message that carried them is sent. */
   sent(): void;
+  /** Whether its program needs a keeper: there is no group that could be killed. */
+  readonly isKept?: boolean;
+  /** Its program runs. @param keeper pid of its keeper, as process 1 sees it */
+  started?(keeper: number): void;
   /** Host pids of its processes; on v2 without zombies. */
   processes(): readonly number[];
   isEmpty(): boolean;

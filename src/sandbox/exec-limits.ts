@@ -12,6 +12,7 @@ const STACK_BYTES_MOST = 64 * MIB;
 const MEMLOCK_BYTES = 64 * 1024;
 /** Room above the group's limit, so that the group refuses first and counts it. */
 const NPROC_SPARE = 64;
+const DATA_SPARE_MB = 256;
 /** Queued signals of one sandbox: they also count against the server's own limit (`ulimit -i`). */
 const SIGPENDING = 128;
 
@@ -43,15 +44,26 @@ function checkAbove0(name: ExecLimitName, value: number | undefined): void {
   throw invalid(`limits.${name}`, `Cannot use limits.${name} "${value}": not a number above 0`);
 }
 
+/** What bounds a sandbox besides. */
+export interface ExecBounds {
+  /** Whether a group limits memory. */
+  readonly hasMemoryLimit: boolean;
+  /** Tasks that the program's id may have, where no group counts them. */
+  readonly tasks?: number;
+}
+
 /** Resource limits of the program. */
-export function execRlimits(limits: Limits, hasMemoryLimit: boolean): readonly Rlimit[] {
+export function execRlimits(
+  limits: Limits,
+  { hasMemoryLimit, tasks }: ExecBounds,
+): readonly Rlimit[] {
   // Of one process; the group's counter is what decides, so this comes after it.
   const cpu = Math.ceil(limits.cpu_seconds) + 1;
   const rlimits = [
     { resource: RLIMIT.cpu, soft: cpu, hard: cpu + 1 },
     both(RLIMIT.fsize, limits.file_mb * MIB),
     both(RLIMIT.nofile, limits.open_files),
-    both(RLIMIT.nproc, limits.pids + NPROC_SPARE),
+    both(RLIMIT.nproc, tasks ?? limits.pids + NPROC_SPARE),
     // With 0 the kernel still runs a program that core_pattern pipes to; with 1 it does not (core(5)).
     both(RLIMIT.core, 1),
     both(RLIMIT.sigpending, SIGPENDING),
@@ -61,7 +73,16 @@ export function execRlimits(limits: Limits, hasMemoryLimit: boolean): readonly R
     both(RLIMIT.rtprio, 0),
     { resource: RLIMIT.stack, soft: STACK_BYTES, hard: STACK_BYTES_MOST },
   ];
-  return hasMemoryLimit ? rlimits : [...rlimits, both(RLIMIT.data, limits.mem_mb * MIB)];
+  return hasMemoryLimit ? rlimits : [...rlimits, both(RLIMIT.data, dataBytes(limits))];
+}
+
+/**
+ * Of one process, where no group bounds all: above what the watch allows them together, so that it
+ * sees and says who took too much, before the program is refused. Runtimes also reserve far more
+ * than they use.
+ */
+function dataBytes({ mem_mb }: Limits): number {
+  return (2 * mem_mb + DATA_SPARE_MB) * MIB;
 }
 
 function both(resource: number, value: number): Rlimit {

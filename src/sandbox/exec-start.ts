@@ -5,10 +5,10 @@ import type { CprgError, ErrorCode } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { ExecSpec } from "../provider/contract.ts";
-import type { ExecGroup } from "./cgroup.ts";
+import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { LocalExec } from "./exec.ts";
-import { execLimits, execRlimits } from "./exec-limits.ts";
+import { type ExecBounds, execLimits, execRlimits } from "./exec-limits.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
 import { REPORT, type Report } from "./layout.ts";
@@ -68,7 +68,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   const limits = execLimits(host.limits, spec.limits);
   await ownTurn();
   const before = tallyOf(host.sandbox.groups);
-  const group = host.sandbox.groups.createExec(host.sandbox.pid);
+  const group = host.sandbox.groups.createExec(host.sandbox.pid, linkTo(host, id));
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
   try {
@@ -80,7 +80,8 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       directory: spec.directory ?? WORKSPACE,
       isNullStdin: pipes.input === null,
       cgroupCount: group.fds.length,
-      rlimits: execRlimits(limits, host.sandbox.groups.hasMemoryLimit),
+      isKept: group.isKept ?? false,
+      rlimits: execRlimits(limits, boundsOf(host.sandbox.groups)),
       umask: UMASK,
       oomScoreAdj: OOM_SCORE_ADJ,
       filter: host.filters.of(spec.language),
@@ -105,6 +106,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
     throw error;
   });
   if (started?.type === REPORT.started) {
+    group.started?.(started.entries);
     return assemble(host, {
       id,
       limits,
@@ -120,6 +122,20 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   closeOurs(pipes);
   await dropGroup(host, group);
   throw started === null ? sandboxGone() : execError(started, spec);
+}
+
+function linkTo({ native, sandbox }: ExecHost, id: number): ExecLink {
+  const filesShare = (): number => {
+    if (sandbox.workspaceFd < 0) return 0;
+    const { blocks, blocksFree } = native.statfs(sandbox.workspaceFd);
+    return 1 - blocksFree / blocks;
+  };
+  return { id, channel: sandbox.channel, filesShare };
+}
+
+function boundsOf(groups: SandboxGroups): ExecBounds {
+  const tasks = groups.taskLimit?.();
+  return { hasMemoryLimit: groups.hasMemoryLimit, ...(tasks === undefined ? {} : { tasks }) };
 }
 
 function openPipes(native: Native, spec: ExecSpec): Pipes {

@@ -58,10 +58,10 @@ export const OP = {
 export const BIND = { readOnly: 1, noexec: 2, optional: 4, device: 8 } as const;
 
 /** `enum cprg_request_type`. */
-export const REQUEST = { exec: 1, signal: 2, pack: 3, unpack: 4 } as const;
+export const REQUEST = { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5 } as const;
 
 /** `enum cprg_request_flags`. */
-export const FLAG = { nullStdin: 1, merge: 2 } as const;
+export const FLAG = { nullStdin: 1, merge: 2, keeper: 4 } as const;
 
 /** `enum cprg_filter`: what becomes of a call that the filter of an exec traps. */
 export const FILTER = { none: 0, notify: 1, kill: 2 } as const;

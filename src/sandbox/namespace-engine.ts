@@ -215,7 +215,11 @@ export async function openNamespaceEngine(
     const ids =
       mode === "ns" ? new IdPool(native, { directory: idDirectory, range }) : ownIds(ownUid());
     const plans = new PlanSource({ idMap, binds: options.binds ?? [], runtime });
-    const groups = openTree(native, cgroups, { instance, capacity });
+    const groups = openTree(native, cgroups, {
+      instance,
+      capacity,
+      isIdShared: mode === "rootless",
+    });
     const host: SandboxHost = { native, ids, groups, idMap, plans };
     return new NamespaceEngine({
       mode,
@@ -264,9 +268,17 @@ function findAllowed(mode: "ns" | "rootless", options: EngineOptions): CgroupHos
 function openTree(
   native: Native,
   cgroups: CgroupHost | null,
-  { instance, capacity }: { readonly instance: Instance; readonly capacity: Capacity },
+  {
+    instance,
+    capacity,
+    isIdShared,
+  }: {
+    readonly instance: Instance;
+    readonly capacity: Capacity;
+    readonly isIdShared: boolean;
+  },
 ): GroupTree {
-  if (cgroups === null) return openNoTree(native);
+  if (cgroups === null) return openNoTree(native, { isIdShared });
   const options = {
     instance: instance.id,
     capacity,

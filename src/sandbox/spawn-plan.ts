@@ -96,6 +96,8 @@ export interface ExecRequest {
   readonly directory: string;
   readonly isNullStdin: boolean;
   readonly cgroupCount: number;
+  /** Whether a keeper stands between process 1 and the program. */
+  readonly isKept: boolean;
   readonly rlimits: readonly Rlimit[];
   readonly umask: number;
   readonly oomScoreAdj: number;
@@ -119,7 +121,8 @@ export function encodeExec(request: ExecRequest): Uint8Array {
   const message = new MessageBuilder(SIZES.request);
   message.u32(REQUEST_AT.type, REQUEST.exec);
   message.u32(REQUEST_AT.id, request.id);
-  message.u32(REQUEST_AT.flags, request.isNullStdin ? FLAG.nullStdin : 0);
+  const nullStdin = request.isNullStdin ? FLAG.nullStdin : 0;
+  message.u32(REQUEST_AT.flags, nullStdin | (request.isKept ? FLAG.keeper : 0));
   message.u32(REQUEST_AT.cgroupCount, request.cgroupCount);
   message.u32(REQUEST_AT.umask, request.umask);
   message.u32(REQUEST_AT.oomScoreAdj, request.oomScoreAdj);
@@ -185,6 +188,14 @@ export function encodeSignal(id: number, signal: number): Uint8Array {
   message.u32(REQUEST_AT.type, REQUEST.signal);
   message.u32(REQUEST_AT.id, id);
   message.u32(REQUEST_AT.value, signal);
+  return message.finish();
+}
+
+/** A message that kills everything of an exec, and what ended execs left. */
+export function encodeKill(id: number): Uint8Array {
+  const message = new MessageBuilder(SIZES.request);
+  message.u32(REQUEST_AT.type, REQUEST.kill);
+  message.u32(REQUEST_AT.id, id);
   return message.finish();
 }
 

@@ -153,10 +153,10 @@ export class LimitWatch {
     const now = tallyOf(sandbox);
     if (now.oomKills > before.oomKills) {
       const peak = sandbox.memoryPeakBytes() ?? limits.mem_mb * MIB;
-      this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: false });
+      this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: !sandbox.hasMemoryLimit });
     }
     if (now.pidsRefused + group.pidsRefused() > before.pidsRefused) {
-      this.hit("pids", { observed: limits.pids, sampled: false });
+      this.hit("pids", { observed: limits.pids, sampled: !sandbox.hasMemoryLimit });
     }
     return now.oomKills - before.oomKills;
   }

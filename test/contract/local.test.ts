@@ -8,7 +8,7 @@ import { describeSandboxProvider, PROVIDER_CHECKS, runCheck } from "./sandbox-pr
 import type { ProviderUnderTest } from "./sandbox-provider-check.ts";
 import { PROVIDER_MUTANTS } from "./sandbox-provider-mutants.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("the local engine", () => {
   setDefaultTimeout(120_000);

@@ -3,6 +3,8 @@
 
 import { describe, test } from "bun:test";
 import { accessSync, constants, readFileSync } from "node:fs";
+import { findCgroups } from "../../src/sandbox/cgroup-host.ts";
+import { checkDelegated } from "../../src/sandbox/rootless.ts";
 import allowedSkips from "../allowed-skips.json";
 
 export interface HostNeeds {
@@ -14,6 +16,12 @@ export interface HostNeeds {
   readonly userns?: boolean;
   /** Has a writable memory and pids controller (cgroups(7)): of one version, or of either. */
   readonly cgroup?: boolean | "v1" | "v2";
+  /** Can run sandboxes: as root with control groups, or as a user with user namespaces. */
+  readonly sandbox?: boolean;
+  /** Sandboxes have ids of their own: a user may map no id but one (user_namespaces(7)). */
+  readonly ids?: boolean;
+  /** Sandboxes are in control groups: root's, or those that were delegated to this user. */
+  readonly groups?: boolean;
   /** Programs that must be on the PATH. */
   readonly programs?: readonly string[];
 }
@@ -68,6 +76,7 @@ function findMissing(needs: HostNeeds): string[] {
   if (needs.root && process.getuid?.() !== 0) missing.push("root");
   if (needs.userns && !canCreateUserNamespace()) missing.push("userns");
   missing.push(...findMissingCgroup(needs.cgroup));
+  missing.push(...findMissingSandbox(needs));
   for (const program of needs.programs ?? []) {
     if (Bun.which(program) === null) missing.push(program);
   }
@@ -78,6 +87,27 @@ function findMissingCgroup(need: HostNeeds["cgroup"]): string[] {
   if (need === "v1") return hasCgroupV1() ? [] : ["cgroup-v1"];
   if (need === "v2") return hasCgroupV2() ? [] : ["cgroup-v2"];
   return need !== true || hasCgroupV2() || hasCgroupV1() ? [] : ["cgroup"];
+}
+
+function findMissingSandbox({ sandbox, ids, groups }: HostNeeds): string[] {
+  const isRoot = process.getuid?.() === 0;
+  const missing: string[] = [];
+  if (sandbox && !canCreateUserNamespace()) missing.push("userns");
+  if (sandbox && isRoot && !hasCgroupV2() && !hasCgroupV1()) missing.push("cgroup");
+  if (ids && !isRoot) missing.push("host-ids");
+  if (groups && !isRoot && !isGroupDelegated()) missing.push("delegated-cgroup");
+  return missing;
+}
+
+/** As the engine judges it. */
+function isGroupDelegated(): boolean {
+  try {
+    checkDelegated(findCgroups());
+    return true;
+  } catch {
+    // None, or none of this user's.
+    return false;
+  }
 }
 
 function canCreateUserNamespace(): boolean {

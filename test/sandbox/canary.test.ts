@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { ENV, finish, fixture, PYTHON, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 /** Where a host keeps what is nobody else's. */
 const PLACES = [

@@ -5,7 +5,7 @@ import { requireHost } from "../helpers/host.ts";
 import { paced } from "./pace.ts";
 import { ID_RANGE, makeDirs } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const PROGRAM = join(import.meta.dir, "../fixtures/engine-in-process.ts");
 /** Longest that a process may live on after its engine was closed. */
 const END_TIMEOUT_MS = paced(30_000);

@@ -5,7 +5,7 @@ import { paced } from "./pace.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import { ENV, ID_RANGE, PYTHON, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 const FORK_BOMB =
   "import os\nfor _ in range(3000):\n  try: os.fork()\n  except OSError: pass\nwhile True: pass\n";

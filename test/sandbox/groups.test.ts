@@ -31,7 +31,7 @@ import {
   warmUp,
 } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const v1 = requireHost({ root: true, userns: true, cgroup: "v1" });
 
 /** Each loading of the library keeps a process 1 in memory, so it is loaded once. */

@@ -5,7 +5,7 @@ import { hostReport } from "../../src/sandbox/host.ts";
 import { requireHost } from "../helpers/host.ts";
 import { ID_RANGE, makeDirs } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("hostReport()", () => {
   test("says what this host has, and proves it with a program", async () => {

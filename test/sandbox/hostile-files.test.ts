@@ -10,7 +10,7 @@ import { type Native, NativeError } from "../../src/sandbox/native.ts";
 import { requireHost } from "../helpers/host.ts";
 import { PYTHON, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 /** 80 chains of 15 long names, 100 files at the end of each: every path is thousands of bytes. */
 const DEEP_TREE = `

@@ -15,7 +15,7 @@ import {
   useEngine,
 } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 /** On v2 the namespace begins at the group of process 1 (cgroup-v2.ts). */
 const OWN_GROUP = IS_V2 ? /^0::\/\.\.\/run\/exec-\d+$/ : /:(memory|cpu|):\/(exec-\d+)?$/;

@@ -7,7 +7,7 @@ import { closedAncestor } from "../../src/sandbox/instance.ts";
 import { requireHost } from "../helpers/host.ts";
 import { finish, makeDirs, openTestEngine, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 const HELLO: Readonly<Record<string, string>> = {
   python: "import sys\nprint(6 * 7, sys.argv[1:])\n",

@@ -5,7 +5,7 @@ import { sandboxGroups } from "./group-values.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import { fixture, ID_RANGE, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const ROUNDS = 8;
 const AT_ONCE = 8;
 

@@ -4,7 +4,7 @@ import { requireHost } from "../helpers/host.ts";
 import { IS_V2 } from "./group-values.ts";
 import { ENV, finish, PYTHON, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 const BOMB = "x = []\nwhile True: x.append(bytearray(4 << 20))\n";
 

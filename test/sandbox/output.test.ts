@@ -14,7 +14,7 @@ import {
   useEngine,
 } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const MIB = 1024 * 1024;
 
 /** What the threads of a process wait for in the kernel (proc(5)). */

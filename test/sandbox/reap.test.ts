@@ -9,7 +9,7 @@ import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, groups, pidsOfRange, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, until, warmUp } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const PROGRAM = join(import.meta.dir, "../fixtures/engine-that-dies.ts");
 
 host.describe("what a dead engine leaves", () => {

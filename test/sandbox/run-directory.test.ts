@@ -7,7 +7,7 @@ import { requireHost } from "../helpers/host.ts";
 import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { makeDirs, openTestEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 const SOMEBODY = 65_534;
 
 host.describe("a run directory with the work of others in it", () => {

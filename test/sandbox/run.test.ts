@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { requireHost } from "../helpers/host.ts";
 import { ENV, finish, PYTHON, readUntil, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("a program in a sandbox", () => {
   const bench = useEngine();

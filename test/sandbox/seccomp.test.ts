@@ -16,9 +16,7 @@ import { ENV, finish, PYTHON, type Ran, useEngine } from "./test-engine.ts";
 
 const canNotify = seccompSupport().mode === "notify";
 const host = requireHost({
-  root: true,
-  userns: true,
-  cgroup: true,
+  sandbox: true,
   programs: [PYTHON, ...(canNotify ? [] : ["a kernel that notifies"])],
 });
 const arch = archOf(process.arch) ?? "x86_64";

@@ -9,7 +9,7 @@ import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, warmUp } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("a set-up that fails", () => {
   setDefaultTimeout(TEST_TIMEOUT_MS);

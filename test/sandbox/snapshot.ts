@@ -76,8 +76,13 @@ export function hostPids(): number[] {
     .map(Number);
 }
 
-/** Host pids of processes with an id of the range. */
+/**
+ * Host pids of what is in sandboxes: processes with an id of the range, or, as a user, those of this
+ * user in a pid namespace of their own, without the keepers of programs.
+ */
 export function pidsOfRange(range: IdRange): number[] {
+  const own = process.getuid?.() ?? 0;
+  if (own !== 0) return hostPids().filter((pid) => isInside(pid, own));
   return hostPids().filter((pid) => {
     const status = statusOf(pid);
     if (status === undefined || isForeignZombie(status)) return false;
@@ -85,8 +90,20 @@ export function pidsOfRange(range: IdRange): number[] {
   });
 }
 
+function isInside(pid: number, own: number): boolean {
+  const status = statusOf(pid);
+  if (status === undefined || !status.isNested || status.uid !== own) return false;
+  const isKeeper = status.name === INIT && statusOf(status.parent)?.name === INIT;
+  return !isKeeper && !isForeignZombie(status);
+}
+
+/** The name of process 1 and of its keepers. */
+const INIT = "cprg-init";
+
 interface Status {
   readonly name: string;
+  /** Whether it is in another pid namespace than this process. */
+  readonly isNested: boolean;
   readonly uid: number;
   readonly parent: number;
   readonly isZombie: boolean;
@@ -102,6 +119,7 @@ function statusOf(pid: number): Status | undefined {
     const text = readFileSync(`/proc/${pid}/status`, "utf8");
     return {
       name: /^Name:\s+(.*)$/m.exec(text)?.[1] ?? "",
+      isNested: /^NSpid:\s+\d+\s+\d+/m.test(text),
       uid: Number(/^Uid:\s+(\d+)/m.exec(text)?.[1]),
       parent: Number(/^PPid:\s+(\d+)/m.exec(text)?.[1]),
       isZombie: /^State:\s+Z/m.test(text),

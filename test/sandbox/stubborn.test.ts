@@ -7,7 +7,7 @@ import { requireHost } from "../helpers/host.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import { ENV, finish, ID_RANGE, PYTHON, readUntil, until, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 /** Its main thread ends, another lives for ten minutes. */
 const DEAD_LEADER =

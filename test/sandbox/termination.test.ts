@@ -15,7 +15,7 @@ import {
   useEngine,
 } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 const SPIN = "print('ready', flush=True)\nwhile True: pass\n";
 const IGNORE_TERM = `import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n${SPIN}`;

@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { ENV, finish, PYTHON, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("files", () => {
   const bench = useEngine();
