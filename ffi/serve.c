@@ -87,6 +87,9 @@ static void serve_signal(const struct served *entry, int signal) {
 }
 
 static void serve_started(struct served *entry) {
+    if (entry->started) {
+        return;
+    }
     struct cprg_report report = report_make(CPRG_REPORT_STARTED, 0);
     report.code = EXEC_FILTER_OF(serve_reached[entry - serve_table]);
     report.pid = serve_program(entry);
@@ -370,15 +373,22 @@ static void serve_trapped_itself(struct served *entry) {
    the main one. Neither number can be another process's: one waits in its call, the other is not
    reaped. Everything else of the exec is the server's to kill, which knows its group. */
 static void serve_violation(struct served *entry) {
-    struct notify_call call;
+    struct notify_call call = {0, 0, 0, false};
     if (!entry->started && entry->status_fd >= 0) {
         serve_read_status(entry); /* its end may have come after poll had looked there */
+    }
+    /* A keeper can be late in closing its copy of the socket: past its note, the child calls
+       nothing but execve. */
+    bool noted = entry->started || (entry->is_kept && serve_reached[entry - serve_table] != 0);
+    bool received = noted && notify_receive(entry->listener, &call);
+    if (received && call.nr != NR_execve) {
+        serve_started(entry);
     }
     if (!entry->started) {
         serve_trapped_itself(entry);
         return;
     }
-    if (!notify_receive(entry->listener, &call)) {
+    if (!received) {
         return;
     }
     struct cprg_report report = report_make(CPRG_REPORT_VIOLATION, 0);

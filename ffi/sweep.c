@@ -70,7 +70,7 @@ static bool sweep_add(int proc, const char *name) {
 }
 
 static bool sweep_read(int proc) {
-    _Alignas(8) char entries[4096] = {0};
+    _Alignas(8) char entries[2048] = {0};
     sweep_count = 0;
     for (;;) {
         long size = sys_getdents64(proc, entries, sizeof entries);

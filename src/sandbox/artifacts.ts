@@ -3,7 +3,7 @@
  * The tree is hostile: only regular files count, no link is followed, and every bound is ours.
  */
 
-import { closeSync, constants, fstatSync, readSync } from "node:fs";
+import { chmodSync, closeSync, constants, fstatSync, openSync, readSync } from "node:fs";
 import { readdir } from "node:fs/promises";
 import { constants as osConstants } from "node:os";
 import { join } from "node:path";
@@ -25,8 +25,9 @@ const DIRECTORY_FLAGS = constants.O_RDONLY | constants.O_DIRECTORY | constants.O
 /** Opening a FIFO or a device must neither wait nor do anything. */
 const FILE_FLAGS = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW;
 const O_CLOEXEC = 0o2000000;
+const O_PATH = 0o10000000;
 
-const { ELOOP, EMFILE, ENFILE, ENOENT, ENOMEM, ENOTDIR, ENXIO } = osConstants.errno;
+const { EACCES, ELOOP, EMFILE, ENFILE, ENOENT, ENOMEM, ENOTDIR, ENXIO } = osConstants.errno;
 /** A link, what is gone, a socket: no artifact, and no failure. */
 const NOT_PLAIN: readonly number[] = [ELOOP, ENOENT, ENXIO];
 const HOST_SHORT: readonly number[] = [EMFILE, ENFILE, ENOMEM];
@@ -125,6 +126,8 @@ function tryOpen(
     if (!(error instanceof NativeError)) throw error;
     const isNoDirectory = error.errno === ENOTDIR && (flags & constants.O_DIRECTORY) !== 0;
     if (NOT_PLAIN.includes(error.errno) || isNoDirectory) return null;
+    const own = error.errno === EACCES ? openOwn(native, workspaceFd, { path, flags }) : null;
+    if (own !== null) return own;
     const isShort = HOST_SHORT.includes(error.errno);
     throw cannotTake(path, {
       code: isShort ? "resource_exhausted" : "failed_precondition",
@@ -134,6 +137,31 @@ function tryOpen(
         : "Make its path shorter, or take it out of /workspace/out",
       cause: error,
     });
+  }
+}
+
+/**
+ * What a program of a user's sandbox has closed to its owner is closed to the server, who is that
+ * owner: it is opened again. Null for what is another's, or no plain file or directory.
+ */
+function openOwn(
+  native: Native,
+  workspaceFd: number,
+  { path, flags }: { readonly path: string; readonly flags: number },
+): number | null {
+  let handle = -1;
+  try {
+    handle = native.openBeneath(workspaceFd, path, O_PATH | constants.O_NOFOLLOW | O_CLOEXEC);
+    const status = fstatSync(handle);
+    if (!status.isFile() && !status.isDirectory()) return null;
+    const link = `/proc/self/fd/${handle}`;
+    chmodSync(link, (status.mode & 0o777) | (status.isDirectory() ? 0o500 : 0o400));
+    return openSync(link, (flags & ~constants.O_NOFOLLOW) | O_CLOEXEC);
+  } catch {
+    // Not ours to open: the first error says why.
+    return null;
+  } finally {
+    if (handle >= 0) closeSync(handle);
   }
 }
 

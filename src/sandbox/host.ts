@@ -16,6 +16,7 @@ import { mendLayers } from "./host-fixes.ts";
 import { interpreterLayers } from "./host-interpreters.ts";
 import type { HostLayer } from "./host-layer.ts";
 import { allowsUserNamespaces, kernelAtLeast, reservingSwitches } from "./kernel.ts";
+import { checkDelegated } from "./rootless.ts";
 import { seccompSupport } from "./seccomp/host-support.ts";
 import { neededCapabilities, type ServerNeeds } from "./server-capabilities.ts";
 import { serverNeeds } from "./server-needs.ts";
@@ -42,14 +43,14 @@ export interface HostReport {
  */
 export async function hostReport(options: EngineOptions): Promise<HostReport> {
   const uid = process.geteuid?.() ?? -1;
-  const cgroups = lookForCgroups(options);
+  const isRootless = options.mode === "rootless" || uid !== 0;
+  const cgroups = lookForCgroups(options, isRootless);
   const found = cgroups.host;
   const facts = judgeHost(readHost());
   const proof = await sandboxLayers(options);
   const layers = [
     rootLayer(uid),
-    capabilityLayer(options),
-    privilegeLayer(options, uid),
+    ...(isRootless ? [] : [capabilityLayer(options), privilegeLayer(options, uid)]),
     userNamespaceLayer(),
     cgroups.layer,
     ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
@@ -73,8 +74,10 @@ function rootLayer(uid: number): HostLayer {
   return {
     name: "root",
     ok,
-    isRequired: true,
-    detail: ok ? "runs as root" : `runs as uid ${uid}`,
+    isRequired: false,
+    detail: ok
+      ? "runs as root"
+      : `runs as uid ${uid}: sandboxes have that id too, which does not keep them apart`,
     fix: ok ? null : "Start it as root (sudo)",
   };
 }
@@ -136,16 +139,20 @@ interface FoundCgroups {
   readonly layer: HostLayer;
 }
 
-function lookForCgroups({ cgroupParent }: EngineOptions): FoundCgroups {
-  const base = { name: "cgroup", isRequired: true };
+/** A user goes without, unless one is named. */
+function lookForCgroups({ cgroupParent }: EngineOptions, isRootless: boolean): FoundCgroups {
+  const base = { name: "cgroup", isRequired: !isRootless || cgroupParent !== undefined };
   try {
     const host = findCgroups(cgroupParent === undefined ? {} : { cgroupParent });
+    if (isRootless) checkDelegated(host);
     const places =
       host.version === "v2" ? (host.note ?? host.base) : `${host.memory} and ${host.pids}`;
     return { host, layer: { ...base, ok: true, detail: `${host.version}: ${places}`, fix: null } };
   } catch (error) {
     const { message, hint } = CprgError.from(error);
-    return { host: null, layer: { ...base, ok: false, detail: message, fix: hint ?? null } };
+    const instead = base.isRequired ? "" : "; memory and processes are watched instead";
+    const detail = `${message}${instead}`;
+    return { host: null, layer: { ...base, ok: false, detail, fix: hint ?? null } };
   }
 }
 

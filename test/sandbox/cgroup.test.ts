@@ -13,7 +13,7 @@ import { paced } from "./pace.ts";
 import { pidsOfRange } from "./snapshot.ts";
 import { ENV, ID_RANGE, until, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ sandbox: true });
+const host = requireHost({ sandbox: true, groups: true });
 
 host.describe("the group of a sandbox, read on the host while a program runs", () => {
   const bench = useEngine({ capacity: { memMb: 4096, pids: 2000 } });

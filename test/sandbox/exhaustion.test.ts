@@ -36,7 +36,7 @@ host.describe("a program that takes all it can get", () => {
       limit: "pids",
       value: 30,
       observed: 30,
-      sampled: false,
+      sampled: bench.engine.missing.includes("cgroup"),
     });
     expect(outcome.usage?.pids_peak).toBe(30);
     expect(outcome.killed).toBeGreaterThan(1);
@@ -48,7 +48,9 @@ host.describe("a program that takes all it can get", () => {
       { limits: { pids: 20 } },
     );
     expect(outcome).toMatchObject({ reason: "exit", exitCode: 6 });
-    expect(outcome.limitsHit.map(({ limit }) => limit)).toEqual(["pids"]);
+    // Nothing counts a refusal without a group: only a look that came in time shows it.
+    const isCounted = !bench.engine.missing.includes("cgroup");
+    if (isCounted) expect(outcome.limitsHit.map(({ limit }) => limit)).toEqual(["pids"]);
   });
 
   test("a full sandbox can still be served from outside", async () => {

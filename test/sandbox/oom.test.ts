@@ -15,11 +15,15 @@ host.describe("memory", () => {
     const { outcome, notices } = await bench.python(BOMB, { limits: { mem_mb: 64 } });
     expect(outcome).toMatchObject({ exitCode: null, signal: "SIGKILL", reason: "oom" });
     expect(outcomeStatus(outcome)).toBe("oom_killed");
+    const sampled = bench.engine.missing.includes("cgroup");
     expect(outcome.limitsHit).toEqual([
-      { limit: "mem_mb", value: 64, observed: expect.any(Number), sampled: false },
+      { limit: "mem_mb", value: 64, observed: expect.any(Number), sampled },
     ]);
     expect(notices.filter(({ type }) => type === "limit")).toHaveLength(1);
-    expect(outcome.usage?.memory_peak_bytes).toBeLessThanOrEqual(64 << 20);
+    // Without a group it is stopped after the fact, and by its data segment at the latest.
+    expect(outcome.usage?.memory_peak_bytes).toBeLessThanOrEqual(
+      (sampled ? 64 * 2 + 256 : 64) << 20,
+    );
     expect(outcome.usage?.memory_peak_bytes).toBeGreaterThan(56 << 20);
   });
 

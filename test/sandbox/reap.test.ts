@@ -1,4 +1,4 @@
-import { afterAll, expect, setDefaultTimeout, test } from "bun:test";
+import { afterAll, expect, setDefaultTimeout } from "bun:test";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { parseLimits } from "../../src/core/limits.ts";
@@ -33,7 +33,8 @@ host.describe("what a dead engine leaves", () => {
     };
   };
 
-  test("is removed by the next one; what a living engine has is left alone", async () => {
+  const grouped = requireHost({ groups: true });
+  grouped.test("is removed by the next one; what a living engine has is left alone", async () => {
     await warmUp(dirs);
     const before = takeSnapshot(dirs, ID_RANGE);
     const { child, instance } = await startOther();
@@ -62,7 +63,7 @@ host.describe("what a dead engine leaves", () => {
     await expectNothingLeft(before, () => takeSnapshot(dirs, ID_RANGE, instances));
   });
 
-  test("is removed with processes that still run in its groups", async () => {
+  grouped.test("is removed with processes that still run in its groups", async () => {
     const { child, instance } = await startOther();
     // A process of ours stands in for a program that its server could not take along.
     const [group] = execGroups(instance);

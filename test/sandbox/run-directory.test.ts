@@ -44,25 +44,29 @@ host.describe("a run directory with the work of others in it", () => {
       (error: unknown) => error,
     );
 
-  test("is refused when it is somebody else's or open to others, and nobody is killed", async () => {
-    const instance = plant();
-    const spoils: readonly (readonly [string, () => void, () => void])[] = [
-      ["run", () => chownSync(dirs.run, SOMEBODY, 0), () => chownSync(dirs.run, 0, 0)],
-      ["run", () => chmodSync(dirs.run, 0o770), () => chmodSync(dirs.run, 0o700)],
-      ["run", () => chmodSync(dirs.run, 0o1777), () => chmodSync(dirs.run, 0o700)],
-      ["instance", () => chownSync(instance, SOMEBODY, 0), () => chownSync(instance, 0, 0)],
-    ];
-    for (const [what, spoil, mend] of spoils) {
-      spoil();
-      expect([what, await start()]).toMatchObject([
-        what,
-        { reason: "RUN_DIR", hint: expect.stringContaining("chmod 700") },
-      ]);
-      mend();
-    }
-    expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
-    expect(existsSync(instance)).toBe(true);
-  });
+  const own = requireHost({ ids: true });
+  own.test(
+    "is refused when it is somebody else's or open to others, and nobody is killed",
+    async () => {
+      const instance = plant();
+      const spoils: readonly (readonly [string, () => void, () => void])[] = [
+        ["run", () => chownSync(dirs.run, SOMEBODY, 0), () => chownSync(dirs.run, 0, 0)],
+        ["run", () => chmodSync(dirs.run, 0o770), () => chmodSync(dirs.run, 0o700)],
+        ["run", () => chmodSync(dirs.run, 0o1777), () => chmodSync(dirs.run, 0o700)],
+        ["instance", () => chownSync(instance, SOMEBODY, 0), () => chownSync(instance, 0, 0)],
+      ];
+      for (const [what, spoil, mend] of spoils) {
+        spoil();
+        expect([what, await start()]).toMatchObject([
+          what,
+          { reason: "RUN_DIR", hint: expect.stringContaining("chmod 700") },
+        ]);
+        mend();
+      }
+      expect(bystander.exitCode ?? bystander.signalCode).toBeNull();
+      expect(existsSync(instance)).toBe(true);
+    },
+  );
 
   test("a directory that is no control group kills nobody", async () => {
     const instance = plant();
@@ -71,28 +75,31 @@ host.describe("a run directory with the work of others in it", () => {
     expect(existsSync(instance)).toBe(false);
   });
 
-  test("the directory of ids is as private", async () => {
+  own.test("the directory of ids is as private", async () => {
     mkdirSync(join(dirs.run, "ids"), { recursive: true, mode: 0o700 });
     chmodSync(join(dirs.run, "ids"), 0o777);
     expect(await start()).toMatchObject({ reason: "ID_DIR" });
   });
 
-  test("two servers whose run directory is removed beneath the first share no ids", async () => {
-    const idDirectory = join(dirs.top, "host-ids");
-    const range = { idRange: { base: 1_699_999_000, count: 2 }, idDirectory };
-    const first = await openTestEngine(dirs, range);
-    const held = await first.open(await first.reserve(parseLimits(undefined)));
-    rmSync(dirs.run, { recursive: true });
-    const second = await openTestEngine(dirs, range);
-    try {
-      const error = await second
-        .open(await second.reserve(parseLimits(undefined)))
-        .catch((thrown: unknown) => thrown);
-      expect(error).toMatchObject({ reason: "NO_IDS" });
-    } finally {
-      await held.release();
-      await first.close();
-      await second.close();
-    }
-  });
+  own.test(
+    "two servers whose run directory is removed beneath the first share no ids",
+    async () => {
+      const idDirectory = join(dirs.top, "host-ids");
+      const range = { idRange: { base: 1_699_999_000, count: 2 }, idDirectory };
+      const first = await openTestEngine(dirs, range);
+      const held = await first.open(await first.reserve(parseLimits(undefined)));
+      rmSync(dirs.run, { recursive: true });
+      const second = await openTestEngine(dirs, range);
+      try {
+        const error = await second
+          .open(await second.reserve(parseLimits(undefined)))
+          .catch((thrown: unknown) => thrown);
+        expect(error).toMatchObject({ reason: "NO_IDS" });
+      } finally {
+        await held.release();
+        await first.close();
+        await second.close();
+      }
+    },
+  );
 });

@@ -59,7 +59,8 @@ host.describe("a set-up that fails", () => {
     });
   });
 
-  test("a bind whose source other users may not reach", async () => {
+  const own = requireHost({ ids: true });
+  own.test("a bind whose source other users may not reach", async () => {
     const closed = join(dirs.top, "closed");
     mkdirSync(join(closed, "given"), { recursive: true, mode: 0o700 });
     const bind = { source: join(closed, "given"), target: "/opt/given" };
@@ -97,7 +98,7 @@ host.describe("a set-up that fails", () => {
     });
   });
 
-  test("a limit that the kernel does not take", async () => {
+  requireHost({ groups: true }).test("a limit that the kernel does not take", async () => {
     // Less than one page: the group is made, the value is not what was asked for.
     const engine = await openTestEngine(dirs);
     seen.push(engine.instance);
@@ -114,7 +115,7 @@ host.describe("a set-up that fails", () => {
     else expect(String(error)).toContain("did not fail");
   });
 
-  test("no ids left", async () => {
+  own.test("no ids left", async () => {
     expect(await failure({ idRange: { base: 1000, count: 1 } })).toMatchObject({
       code: "invalid_argument",
       field: "idRange",
@@ -142,7 +143,7 @@ host.describe("a set-up that fails", () => {
     rmSync(path);
   });
 
-  test("an id directory that stops being one", async () => {
+  own.test("an id directory that stops being one", async () => {
     const engine = await openTestEngine(dirs);
     seen.push(engine.instance);
     rmSync(join(dirs.run, "ids"), { recursive: true });

@@ -30,7 +30,9 @@ describe("execLimits()", () => {
 
 describe("execRlimits()", () => {
   const of = (resource: number) =>
-    execRlimits(DEFAULT_LIMITS, { hasMemoryLimit: true }).find((rlimit) => rlimit.resource === resource);
+    execRlimits(DEFAULT_LIMITS, { hasMemoryLimit: true }).find(
+      (rlimit) => rlimit.resource === resource,
+    );
 
   test("asks for no core dump that a pipe would get, and for few things of the host's", () => {
     expect(of(RLIMIT.core)).toMatchObject({ soft: 1, hard: 1 });
@@ -39,6 +41,8 @@ describe("execRlimits()", () => {
   });
 
   test("fits into a request", () => {
-    expect(execRlimits(DEFAULT_LIMITS, { hasMemoryLimit: false }).length).toBeLessThanOrEqual(BOUNDS.rlimits);
+    expect(execRlimits(DEFAULT_LIMITS, { hasMemoryLimit: false }).length).toBeLessThanOrEqual(
+      BOUNDS.rlimits,
+    );
   });
 });
