@@ -133,6 +133,10 @@ test-unit: $(DEPS) ffi ## Run the unit and architecture suites
 test-sandbox: $(DEPS) ffi ## Run the suites that use the real kernel
 	@$(BUN) test/run.ts ffi sandbox
 
+.PHONY: test-rootless
+test-rootless: $(DEPS) ffi ## Run the sandbox suite as a user; as root, as one that owns nothing here
+	@$(BUN) test/run.ts rootless
+
 .PHONY: test-e2e
 test-e2e: build ## Run the suite that uses the compiled binary
 	@$(BUN) test/run.ts e2e

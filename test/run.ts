@@ -11,7 +11,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { rootlessGround } from "./rootless-ground.ts";
 
 interface Suite {
   readonly name: string;
@@ -20,6 +21,8 @@ interface Suite {
   readonly timeoutMs: number;
   /** Bound for each of its tests that sets none of its own. */
   readonly testTimeoutMs: number;
+  /** Runs as a user that is nobody on this host; as this one where the runner is no root. */
+  readonly isRootless?: true;
 }
 
 interface Result {
@@ -61,6 +64,13 @@ const suites: readonly Suite[] = [
   { name: "seccomp", folder: "test/seccomp", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sandbox", folder: "test/sandbox", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
   { name: "compat", folder: "test/compat", timeoutMs: 12 * minute, testTimeoutMs: 120 * second },
+  {
+    name: "rootless",
+    folder: "test/sandbox",
+    timeoutMs: 15 * minute,
+    testTimeoutMs: 60 * second,
+    isRootless: true,
+  },
   { name: "e2e", folder: "test/e2e", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
 ];
 
@@ -168,18 +178,25 @@ async function runSuite(
 type Exit = { readonly code: number | null; readonly isTimeout: boolean };
 
 async function runBunTest(suite: Suite, reportPath: string, budgetMs: number): Promise<Exit> {
-  const child = spawn(
+  const command = [
     process.execPath,
-    [
-      "test",
-      `./${suite.folder}/`,
-      `--timeout=${suite.testTimeoutMs}`,
-      "--reporter=junit",
-      `--reporter-outfile=${reportPath}`,
-    ],
-    // A process group of its own, so that a timeout also ends what the tests started.
-    { cwd: root, stdio: ["ignore", "inherit", "inherit"], detached: true },
-  );
+    "test",
+    `./${suite.folder}/`,
+    `--timeout=${suite.testTimeoutMs}`,
+    "--reporter=junit",
+    `--reporter-outfile=${reportPath}`,
+  ];
+  const ground = suite.isRootless
+    ? rootlessGround(command, { root, scratch: dirname(reportPath) })
+    : { command };
+  const [program = "", ...args] = ground.command;
+  // A process group of its own, so that a timeout also ends what the tests started.
+  const child = spawn(program, args, {
+    cwd: root,
+    stdio: ["ignore", "inherit", "inherit"],
+    detached: true,
+    ...("env" in ground ? { env: ground.env } : {}),
+  });
   runningGroup = child.pid;
   let isTimeout = false;
   const timer = setTimeout(() => {
