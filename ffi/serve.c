@@ -44,6 +44,7 @@ struct served {
     bool has_outcome;
     bool has_violated;
     bool is_reaped;   /* pid is nobody's any more */
+    int32_t program;  /* pid of the program, once it has started */
     bool is_kept;     /* pid is a keeper's: serve_programs has the program's */
     uint64_t user_us; /* what a keeper that was killed had used */
     uint64_t system_us;
@@ -92,7 +93,8 @@ static void serve_started(struct served *entry) {
     }
     struct cprg_report report = report_make(CPRG_REPORT_STARTED, 0);
     report.code = EXEC_FILTER_OF(serve_reached[entry - serve_table]);
-    report.pid = serve_program(entry);
+    entry->program = serve_program(entry);
+    report.pid = entry->program;
     report.entries = entry->is_kept ? (uint64_t)entry->pid : 0;
     entry->started = true;
     serve_report(&report, entry->id);
@@ -444,7 +446,7 @@ static void serve_ended(struct served *entry, int status, const struct kernel_ru
     struct cprg_report report = serve_end_report(entry, signal);
     report.code = signal == 0 ? (status >> 8) & 0xff : -1;
     report.signal = signal;
-    report.pid = entry->pid;
+    report.pid = entry->started ? entry->program : entry->pid;
     report.user_us = entry->user_us + (uint64_t)(usage->user_s * 1000000 + usage->user_us);
     report.system_us = entry->system_us + (uint64_t)(usage->system_s * 1000000 + usage->system_us);
     report.max_rss_bytes = (uint64_t)usage->max_rss_kib * 1024;

@@ -146,13 +146,14 @@ export function encodePlan(plan: Plan): Uint8Array {
 }
 
 export interface Request {
-  type: "exec" | "signal" | "pack" | "unpack";
+  type: "exec" | "signal" | "pack" | "unpack" | "kill";
   id: number;
   argv?: string[];
   env?: Record<string, string>;
   path?: string;
   nullStdin?: boolean;
   merge?: boolean;
+  keeper?: boolean;
   signal?: number;
   cgroupCount?: number;
   umask?: number;
@@ -172,9 +173,12 @@ export function encodeRequest(request: Request): Uint8Array {
   const rlimits = new BigUint64Array(
     (request.rlimits ?? []).flatMap((limit) => [BigInt(limit.resource), limit.soft, limit.hard]),
   );
-  const flags = (request.nullStdin === true ? 1 : 0) | (request.merge === true ? 2 : 0);
+  const flags =
+    (request.nullStdin === true ? 1 : 0) |
+    (request.merge === true ? 2 : 0) |
+    (request.keeper === true ? 4 : 0);
   return message
-    .set(4, { exec: 1, signal: 2, pack: 3, unpack: 4 }[request.type])
+    .set(4, { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5 }[request.type])
     .set(8, request.id)
     .set(12, flags)
     .set(16, request.signal ?? 0)
