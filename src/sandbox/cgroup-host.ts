@@ -4,7 +4,7 @@
  * container, a unit) bounds its sandboxes too.
  */
 
-import { readFileSync } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
 import { hasGroupFile, readCount, readGroup } from "./cgroup-files.ts";
 import {
@@ -73,7 +73,7 @@ function findV1(hierarchies: readonly Hierarchy[], parent: string | undefined): 
   };
   const needed = (name: string): string => {
     const directory = place(name);
-    if (directory !== null) return directory;
+    if (directory !== null) return writable(directory);
     throw new CprgError("failed_precondition", `Cannot limit sandboxes: no ${name} controller`, {
       reason: "CGROUP",
       hint: `Mount cgroups with the ${name} controller (systemd hosts have them), or allow the missing layer: CPRG_ALLOW_MISSING=cgroup`,
@@ -93,6 +93,24 @@ function findV1(hierarchies: readonly Hierarchy[], parent: string | undefined): 
     cpuacct: unifiedBase === null ? place("cpuacct") : null,
     unified: unifiedBase,
   };
+}
+
+/** Container engines mount the hierarchies read-only; whose the group is shows when it is used. */
+function writable(directory: string): string {
+  try {
+    accessSync(directory, constants.W_OK);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EROFS") return directory;
+    throw new CprgError(
+      "failed_precondition",
+      `Cannot limit sandboxes: ${directory} is read-only`,
+      {
+        reason: "CGROUP",
+        hint: "Mount it so that it can be written (container: --volume /sys/fs/cgroup:/sys/fs/cgroup:rw), or allow the missing layer: CPRG_ALLOW_MISSING=cgroup",
+      },
+    );
+  }
+  return directory;
 }
 
 /** A quota of -1, or none at all in the topmost group, is no bound (sched-bwc.rst). */

@@ -46,6 +46,11 @@ host.describe("in a podman container", () => {
       detail: expect.stringContaining("SYS_ADMIN"),
       fix: expect.stringContaining("--cap-add"),
     });
+    expect(layerOf(doctor.out, "cgroup")).toMatchObject({
+      ok: false,
+      detail: expect.stringContaining("read-only"),
+      fix: expect.stringContaining("/sys/fs/cgroup:/sys/fs/cgroup:rw"),
+    });
     const lacking = layersOf(doctor.out).filter((layer) => !layer.ok);
     expect(lacking.map(({ name }) => name)).toContain("sandbox");
     for (const { fix } of lacking) expect(fix?.length).toBeGreaterThan(0);
@@ -62,6 +67,11 @@ host.describe("in a podman container", () => {
       expect(run.err).toMatch(/^ +hint: .+$/m);
     });
   }
+
+  host.test("groups may be given up instead", async () => {
+    const options = [...NAMESPACES, ...PROC, "--env", "CPRG_ALLOW_MISSING=cgroup"];
+    expect(await containers.run(options, ANSWER)).toEqual({ code: 0, out: "42\n", err: "" });
+  });
 
   host.test("with the three flags it works; violations are fatal without a name", async () => {
     expect(await containers.run(ENOUGH, ANSWER)).toEqual({ code: 0, out: "42\n", err: "" });
