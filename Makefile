@@ -158,6 +158,13 @@ dist/aarch64/cprg: $(DEPS) $(SOURCES) Makefile package.json
 	@mv dist/obj/aarch64/cprg $@
 	@rm -rf dist/obj/aarch64
 
+.PHONY: test-cpython
+test-cpython: tools $(DEPS) ffi ## Run CPython's own regression tests, inside and outside (30 minutes)
+	@CPRG_CPYTHON=full $(BUN) test ./test/compat/cpython.test.ts
+
+.PHONY: test-long
+test-long: test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results
 	@$(BUN) test/bench/run.ts
