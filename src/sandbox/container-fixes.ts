@@ -18,11 +18,16 @@ export type ContainerNeed =
 
 type Options = Readonly<Record<ContainerNeed, string>>;
 
-const CAPABILITIES = ["SYS_ADMIN", "SETUID", "SETGID"] as const;
+/** What of a container decides its options. */
+type Contained = Pick<HostFacts, "container" | "absentCapabilities">;
+
+/** Stands in an option for each capability, or for all of them between commas. */
+const EACH = "%CAPABILITY";
+const ALL = "%CAPABILITIES";
 
 const DOCKER: Options = {
   root: "--user 0",
-  capabilities: CAPABILITIES.map((name) => `--cap-add ${name}`).join(" "),
+  capabilities: `--cap-add ${EACH}`,
   filter: "--security-opt seccomp=unconfined",
   apparmor: "--security-opt apparmor=unconfined",
   selinux: "--security-opt label=disable",
@@ -38,7 +43,7 @@ const PODMAN: Options = {
 
 const KUBERNETES: Options = {
   root: "runAsUser: 0",
-  capabilities: `capabilities: { add: [${CAPABILITIES.join(", ")}] }`,
+  capabilities: `capabilities: { add: [${ALL}] }`,
   filter: "seccompProfile: { type: Unconfined }",
   apparmor: "appArmorProfile: { type: Unconfined }",
   selinux: "seLinuxOptions: { type: spc_t }",
@@ -58,7 +63,7 @@ const LXC: Options = {
 
 const NSPAWN: Options = {
   root: "--user=root",
-  capabilities: CAPABILITIES.map((name) => `--capability=CAP_${name}`).join(" "),
+  capabilities: `--capability=CAP_${EACH}`,
   filter: "SYSTEMD_SECCOMP=0 in its environment",
   apparmor: "",
   selinux: "",
@@ -75,30 +80,43 @@ const KUBERNETES_CGROUP =
  *
  * @returns null where there is no container, or none that is known
  */
-export function containerFix(
-  needs: readonly ContainerNeed[],
-  { container }: Pick<HostFacts, "container">,
-): string | null {
+export function containerFix(needs: readonly ContainerNeed[], facts: Contained): string | null {
   if (needs.length === 0) return null;
+  const { container } = facts;
+  const join = (options: Options, separator: string): string =>
+    joinOptions(needs, { options, separator, names: facts.absentCapabilities });
   switch (container) {
     case "docker":
-      return `docker run ${join(needs, DOCKER, " ")}${note(needs, "cgroup", " (Docker 28, cgroup v2)")}`;
+      return `docker run ${join(DOCKER, " ")}${note(needs, "cgroup", " (Docker 28, cgroup v2)")}`;
     case "podman":
-      return `podman run ${join(needs, PODMAN, " ")}`;
+      return `podman run ${join(PODMAN, " ")}`;
     case "kubernetes":
-      return kubernetesFix(needs);
+      return kubernetesFix(needs, join(KUBERNETES, "\n  "));
     case "lxc":
-      return `In the container's configuration (Incus: security.nesting=true; Proxmox: features nesting=1):\n${join(needs, LXC, "\n")}`;
+      return `In the container's configuration (Incus: security.nesting=true; Proxmox: features nesting=1):\n${join(LXC, "\n")}`;
     case "nspawn":
-      return `systemd-nspawn: ${join(needs, NSPAWN, ", ")}`;
+      return `systemd-nspawn: ${join(NSPAWN, ", ")}`;
     case "other":
     case null:
       return null;
   }
 }
 
-function join(needs: readonly ContainerNeed[], options: Options, separator: string): string {
-  const texts = needs.map((need) => options[need]).filter((text) => text !== "");
+function joinOptions(
+  needs: readonly ContainerNeed[],
+  how: {
+    readonly options: Options;
+    readonly separator: string;
+    readonly names: readonly string[];
+  },
+): string {
+  const { options, separator, names } = how;
+  const texts = needs
+    .flatMap((need) => {
+      const option = options[need].replace(ALL, names.join(", "));
+      return option.includes(EACH) ? names.map((name) => option.replace(EACH, name)) : [option];
+    })
+    .filter((text) => text !== "");
   return [...new Set(texts)].join(separator);
 }
 
@@ -107,8 +125,7 @@ function note(needs: readonly ContainerNeed[], need: ContainerNeed, text: string
 }
 
 /** A pod with an unmasked /proc must have a user namespace of its own (KEP-4265). */
-function kubernetesFix(needs: readonly ContainerNeed[]): string {
-  const fields = join(needs, KUBERNETES, "\n  ");
+function kubernetesFix(needs: readonly ContainerNeed[], fields: string): string {
   const pod = needs.includes("proc")
     ? "hostUsers: false   # of the pod, which procMount needs\n"
     : "";
@@ -120,16 +137,16 @@ function kubernetesFix(needs: readonly ContainerNeed[]): string {
 /** Everything that this container takes away. */
 export function containerNeeds(
   facts: HostFacts,
-  lacks: { readonly capabilities: boolean; readonly cgroup: boolean },
+  { lacksCgroup }: { readonly lacksCgroup: boolean },
 ): readonly ContainerNeed[] {
   const { confinement } = facts;
   return [
     ...(facts.uid === 0 ? [] : (["root"] as const)),
-    ...(lacks.capabilities ? (["capabilities"] as const) : []),
+    ...(facts.absentCapabilities.length > 0 ? (["capabilities"] as const) : []),
     ...(facts.isFiltered ? (["filter"] as const) : []),
     ...(confinement === null ? [] : [confinement.by]),
     ...(facts.procMasks.length > 0 ? (["proc"] as const) : []),
-    ...(lacks.cgroup ? (["cgroup"] as const) : []),
+    ...(lacksCgroup && !facts.cgroup.isWritable ? (["cgroup"] as const) : []),
   ];
 }
 

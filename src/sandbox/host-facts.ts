@@ -24,6 +24,8 @@ export interface HostFacts {
   readonly container: ContainerEngine | null;
   readonly init: "systemd" | "openrc" | "other";
   readonly uid: number;
+  /** Of {@link SERVER_CAPABILITIES}, those that are not effective: `SYS_ADMIN`. */
+  readonly absentCapabilities: readonly string[];
   readonly executable: string;
   /** Whether kernel parameters are in the firmware's file (Raspberry Pi). */
   readonly isFirmwareBooted: boolean;
@@ -44,10 +46,22 @@ export interface HostFacts {
     readonly isV2Mounted: boolean;
     /** Whether v2 has the controllers, and not v1. */
     readonly isUnified: boolean;
-    readonly isReadOnly: boolean;
+    /** Whether a hierarchy is mounted and not read-only. */
+    readonly isWritable: boolean;
     /** Whether the kernel was booted without the memory controller (/proc/cgroups). */
     readonly isMemoryDisabled: boolean;
   };
+}
+
+/** Capabilities that the server needs (capabilities(7)), by number. */
+export const SERVER_CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
+
+/** Those that a /proc/self/status does not show as effective. */
+export function absentCapabilities(status: string): readonly string[] {
+  const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
+  return Object.entries(SERVER_CAPABILITIES)
+    .filter(([, bit]) => (effective & (1n << BigInt(bit))) === 0n)
+    .map(([name]) => name);
 }
 
 /** Files that are read, by path. */
@@ -105,6 +119,7 @@ export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts
     container: containerOf({ files, paths }),
     init: initOf(paths),
     uid,
+    absentCapabilities: absentCapabilities(text("/proc/self/status")),
     executable,
     isFirmwareBooted: paths.includes("/boot/firmware/cmdline.txt"),
     // autofs waits there for the first look at binfmt_misc, on every systemd host.
@@ -122,8 +137,8 @@ export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts
     cgroup: {
       isV2Mounted: mounts.some(({ type }) => type === "cgroup2"),
       isUnified: paths.includes("/sys/fs/cgroup/cgroup.controllers"),
-      isReadOnly: mounts.some(
-        ({ type, options }) => /^cgroup2?$/.test(type) && options.includes("ro"),
+      isWritable: mounts.some(
+        ({ type, options }) => /^cgroup2?$/.test(type) && !options.includes("ro"),
       ),
       isMemoryDisabled: /^memory\s+\d+\s+\d+\s+0$/m.test(text("/proc/cgroups")),
     },

@@ -59,11 +59,8 @@ const MENDS: Readonly<Record<string, Mend>> = {
  * @param layers as `host.ts` found them
  */
 export function mendLayers(layers: readonly HostLayer[], facts: HostFacts): readonly HostLayer[] {
-  const lacks = (name: string): boolean => layers.some((layer) => layer.name === name && !layer.ok);
-  const needs = containerNeeds(facts, {
-    capabilities: lacks("capabilities"),
-    cgroup: lacks("cgroup"),
-  });
+  const lacksCgroup = layers.some(({ name, ok }) => name === "cgroup" && !ok);
+  const needs = containerNeeds(facts, { lacksCgroup });
   const proof = layers.findIndex(({ name }) => name === "sandbox");
   const at = proof === -1 ? layers.length : proof;
   const all = [...layers.slice(0, at), ...surroundings(facts), ...layers.slice(at)];
@@ -144,7 +141,7 @@ function mendCgroup(facts: HostFacts): string | null {
       : bootParameter("cgroup_enable=memory", distribution);
     return `${where}${fix}`;
   }
-  if (container !== null) return cgroup.isReadOnly ? containerFix(["cgroup"], facts) : null;
+  if (container !== null) return cgroup.isWritable ? null : containerFix(["cgroup"], facts);
   if (!cgroup.isV2Mounted && !cgroup.isUnified && init !== "systemd") return mountV2(facts);
   if (init !== "systemd") return null;
   return uid === 0 ? delegateAsRoot() : delegateToUser();

@@ -20,13 +20,16 @@ const CONTAINED = `600 599 0:60 / /proc rw,nosuid,nodev,noexec,relatime - proc p
 620 605 0:25 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw
 `;
 const SYSTEMD = ["/run/systemd/system", "/sys/fs/cgroup/cgroup.controllers"];
-const FILTERED = "Name:\tcprg\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+/** What Docker and Podman leave root: SETUID and SETGID, not SYS_ADMIN. */
+const FILTERED = "Name:\tcprg\nCapEff:\t00000000a80425fb\nSeccomp:\t2\nSeccomp_filters:\t1\n";
+const UNFILTERED = "Name:\tcprg\nCapEff:\t000001ffffffffff\nSeccomp:\t0\n";
+const NOBODY = "Name:\tcprg\nCapEff:\t0000000000000000\nSeccomp:\t2\n";
 
 function capture({ osRelease, files = {}, paths = SYSTEMD, uid = 0 }: Capture): RawHost {
   return {
     files: {
       "/etc/os-release": osRelease,
-      "/proc/self/status": "Name:\tcprg\nSeccomp:\t0\n",
+      "/proc/self/status": UNFILTERED,
       "/proc/self/cgroup": "0::/user.slice/user-1000.slice/session-3.scope\n",
       "/proc/self/mountinfo": UNIFIED,
       "/proc/self/attr/current": "unconfined\n",
@@ -133,7 +136,7 @@ export const HOSTS = {
     uid: 1001,
     paths: ["/var/run/secrets/kubernetes.io", "/sys/fs/cgroup/cgroup.controllers"],
     files: {
-      "/proc/self/status": FILTERED,
+      "/proc/self/status": NOBODY,
       "/proc/self/cgroup": "0::/\n",
       "/proc/self/mountinfo": CONTAINED,
       "/proc/self/attr/current": "cri-containerd.apparmor.d (enforce)\n",
@@ -148,6 +151,7 @@ export const HOSTS = {
     osRelease: UBUNTU,
     files: {
       "/proc/self/status": FILTERED,
+      "/proc/self/mountinfo": CONTAINED,
       "/run/systemd/container": "lxc\n",
       "/proc/self/attr/current": "lxc-container-default-cgns (enforce)\n",
     },

@@ -131,7 +131,7 @@ rc-service cgroups restart`,
   [
     "Docker on Debian",
     "sandbox",
-    "docker run --cap-add SYS_ADMIN --cap-add SETUID --cap-add SETGID --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined --cgroupns private --security-opt writable-cgroups=true (Docker 28, cgroup v2)",
+    "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined --cgroupns private --security-opt writable-cgroups=true (Docker 28, cgroup v2)",
   ],
   ["Docker on Debian", "seccomp", "docker run --security-opt seccomp=unconfined"],
   ["Docker on Debian", "proc", "docker run --security-opt systempaths=unconfined"],
@@ -139,7 +139,7 @@ rc-service cgroups restart`,
   [
     "Podman on Fedora",
     "sandbox",
-    "podman run --cap-add SYS_ADMIN --cap-add SETUID --cap-add SETGID --security-opt seccomp=unconfined --security-opt label=disable --security-opt 'unmask=/proc/*' --cgroupns private --security-opt unmask=/sys/fs/cgroup",
+    "podman run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt label=disable --security-opt 'unmask=/proc/*' --cgroupns private --security-opt unmask=/sys/fs/cgroup",
   ],
   [
     "Kubernetes",
@@ -147,7 +147,7 @@ rc-service cgroups restart`,
     `hostUsers: false   # of the pod, which procMount needs
 securityContext:   # of the container
   runAsUser: 0
-  capabilities: { add: [SYS_ADMIN, SETUID, SETGID] }
+  capabilities: { add: [SETGID, SETUID, SYS_ADMIN] }
   seccompProfile: { type: Unconfined }
   appArmorProfile: { type: Unconfined }
   procMount: Unmasked
@@ -184,7 +184,12 @@ test("nothing is ever mended by privileged, and every engine's advice is for tha
 });
 
 test("only what is missing is asked for", () => {
-  const facts = judgeHost(HOSTS["Docker on Debian"]);
+  const captured = HOSTS["Docker on Debian"];
+  const status = "CapEff:\t000001ffffffffff\nSeccomp:\t2\n";
+  const facts = judgeHost({
+    ...captured,
+    files: { ...captured.files, "/proc/self/status": status },
+  });
   const layer = { isRequired: true, detail: "", fix: null };
   const layers = [
     { ...layer, name: "capabilities", ok: true },
