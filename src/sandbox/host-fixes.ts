@@ -19,8 +19,14 @@ const USER_NAMESPACES = 15_000;
 /** How a layer is mended here; null where nothing is known but the layer's own fix. */
 type Mend = (facts: HostFacts, needs: readonly ContainerNeed[]) => string | null;
 
-/** Layers whose own fix says why, and may be about something else than the host: it stays. */
-const KEEPS_OWN_FIX = ["cgroup", "sandbox"];
+/**
+ * Whether a layer's own fix stays beside the exact one: it says why, and may be about something else
+ * than the host. Not where masks over /proc are what the kernel refused (EPERM).
+ */
+function keepsOwnFix({ name, detail }: HostLayer, { procMasks }: HostFacts): boolean {
+  if (name === "cgroup") return true;
+  return name === "sandbox" && !(procMasks.length > 0 && detail.includes('"/proc": EPERM'));
+}
 
 const MENDS: Readonly<Record<string, Mend>> = {
   root: (facts) =>
@@ -67,7 +73,7 @@ export function mendLayers(layers: readonly HostLayer[], facts: HostFacts): read
   return all.map((layer) => {
     if (layer.ok) return layer;
     const fix = MENDS[layer.name]?.(facts, needs) ?? null;
-    const own = fix === null || KEEPS_OWN_FIX.includes(layer.name) ? layer.fix : null;
+    const own = fix === null || keepsOwnFix(layer, facts) ? layer.fix : null;
     const parts = [own, fix].filter((part) => part !== null);
     return { ...layer, fix: parts.length === 0 ? null : parts.join("\n") };
   });

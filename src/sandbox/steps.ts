@@ -51,7 +51,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
   },
   37: {
     name: "mount",
-    fix: "The named path must exist and be reachable by every user; check CPRG_BINDS",
+    fix: "The named path must exist and be reachable by every user, check CPRG_BINDS; a container that hides parts of /proc forbids mounting it, see `cprg doctor`",
   },
   38: {
     name: "pivot",

@@ -1,6 +1,8 @@
 // What is advised on hosts that were captured: the exact command, and nothing broader than needed.
 
 import { expect, test } from "bun:test";
+import { join } from "node:path";
+import { containerFix } from "../../../src/sandbox/container-fixes.ts";
 import { installCommand, parseDistribution } from "../../../src/sandbox/distribution.ts";
 import { judgeHost } from "../../../src/sandbox/host-facts.ts";
 import { mendLayers } from "../../../src/sandbox/host-fixes.ts";
@@ -210,6 +212,19 @@ test("only what is missing is asked for", () => {
   );
 });
 
+test("where masks over /proc are the cause nothing else is advised", () => {
+  const layer = {
+    name: "sandbox",
+    ok: false,
+    isRequired: true,
+    detail: 'Cannot build a sandbox: mount "/proc": EPERM',
+    fix: "Check CPRG_BINDS",
+  };
+  const advised = (host: HostName) => mendLayers([layer], judgeHost(HOSTS[host])).at(-1)?.fix;
+  expect(advised("Podman on Fedora")).toStartWith("podman run ");
+  expect(advised("Fedora 42 user")).toBe("Check CPRG_BINDS");
+});
+
 test("a host that contains nothing gets no layer more, and unknown ones keep their own fix", () => {
   expect(Object.keys(mended("Fedora 42 user"))).toEqual(ALL);
   const layer = { name: "root", ok: false, isRequired: true, detail: "", fix: "sudo" };
@@ -235,5 +250,19 @@ test("os-release is read as a shell would, and hostile text is nothing", () => {
   });
   for (const text of ["", "ID=\n", "ID=__proto__\n", "ID=constructor\nID_LIKE=toString\n"]) {
     expect(parseDistribution(text)).toEqual({ family: "other", name: "Linux" });
+  }
+});
+
+test("INSTALL.md names the same options", async () => {
+  const install = await Bun.file(join(import.meta.dir, "../../../INSTALL.md")).text();
+  const needs = ["capabilities", "filter", "apparmor", "selinux", "proc", "cgroup"] as const;
+  for (const container of ["docker", "podman", "kubernetes"] as const) {
+    for (const need of needs) {
+      const advice = containerFix([need], { container, absentCapabilities: ["SYS_ADMIN"] }) ?? "";
+      const options = advice.match(/--[\w-]+ (?:'[^']+'|[\w=/-]+)|procMount: \w+|\w+: \{[^}]+\}/g);
+      if (container === "kubernetes" && (need === "selinux" || need === "cgroup")) continue;
+      expect(options?.length).toBeGreaterThan(0);
+      for (const option of options ?? []) expect(install).toContain(option);
+    }
   }
 });
