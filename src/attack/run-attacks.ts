@@ -43,6 +43,7 @@ export interface AttackOptions {
 export async function runAttacks(options: AttackOptions): Promise<readonly AttackResult[]> {
   const { engine, attacks, signal, onResult } = options;
   const results: AttackResult[] = [];
+  const isStopped = (): boolean => signal?.aborted === true;
   const keep = async (result: AttackResult): Promise<void> => {
     results.push(result);
     await onResult?.(result);
@@ -55,8 +56,11 @@ export async function runAttacks(options: AttackOptions): Promise<readonly Attac
   const stage = await openStage(engine);
   try {
     for (const attack of attacks) {
-      if (signal?.aborted === true) break;
-      await keep(await tryAttack(stage, attack, signal));
+      if (isStopped()) break;
+      const result = await tryAttack(stage, attack, signal);
+      // One that was cut short shows nothing.
+      if (isStopped()) break;
+      await keep(result);
     }
   } finally {
     await stage.close();

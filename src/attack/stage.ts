@@ -15,6 +15,7 @@ import {
 import { createServer, type Server } from "node:net";
 import { homedir } from "node:os";
 import { join } from "node:path";
+import { CprgError } from "../core/errors.ts";
 import type { LocalEngine } from "../sandbox/engine-contract.ts";
 
 /** Directories that are on most hosts and that programs write to; those that we may not are left. */
@@ -45,13 +46,17 @@ export interface Stage {
   close(): Promise<void>;
 }
 
-/** Puts everything up. @throws Error when not even one canary can be planted */
+/** Puts everything up. @throws CprgError when not even one canary can be planted */
 export async function openStage(engine: LocalEngine): Promise<Stage> {
   const token = crypto.randomUUID().replaceAll("-", "");
   const directories = plantDirectories([...CANARY_PLACES, homedir()]);
   const canaries = directories.map((directory) => plant(directory, token));
   if (canaries.length === 0) {
-    throw new Error(`no file can be written in any of ${CANARY_PLACES.join(", ")}`);
+    const places = CANARY_PLACES.join(", ");
+    throw new CprgError("failed_precondition", "Cannot attack: no place for a canary", {
+      reason: "NO_CANARY",
+      hint: `One of these must be writable: ${places}, or the home directory`,
+    });
   }
   const before = new Map(canaries.map((path) => [path, describeFile(path)]));
   const sockets = await openSockets(directories[0] ?? "/tmp");

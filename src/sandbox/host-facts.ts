@@ -39,7 +39,7 @@ export interface HostFacts {
     readonly max: number;
     /** kernel.unprivileged_userns_clone of Debian and Arch is 0. */
     readonly isCloneForbidden: boolean;
-    /** kernel.apparmor_restrict_unprivileged_userns of Ubuntu is 1. */
+    /** kernel.apparmor_restrict_unprivileged_userns of Ubuntu is 1, and no profile lets us. */
     readonly isAppArmorRestricted: boolean;
   };
   readonly cgroup: {
@@ -132,7 +132,8 @@ export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts
       max: Number(files["/proc/sys/user/max_user_namespaces"] ?? "0"),
       isCloneForbidden: text("/proc/sys/kernel/unprivileged_userns_clone").trim() === "0",
       isAppArmorRestricted:
-        text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").trim() === "1",
+        text("/proc/sys/kernel/apparmor_restrict_unprivileged_userns").trim() === "1" &&
+        !/^\S+ \(unconfined\)/.test(text("/proc/self/attr/current")),
     },
     cgroup: {
       isV2Mounted: mounts.some(({ type }) => type === "cgroup2"),

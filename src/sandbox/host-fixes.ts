@@ -56,6 +56,7 @@ const MENDS: Readonly<Record<string, Mend>> = {
   proc: (facts) => containerFix(["proc"], facts),
   confinement: (facts) =>
     facts.confinement === null ? null : containerFix([facts.confinement.by], facts),
+  userns: mendUserNamespaces,
   sandbox: (facts, needs) => containerFix(needs, facts),
 };
 
@@ -79,12 +80,25 @@ export function mendLayers(layers: readonly HostLayer[], facts: HostFacts): read
   });
 }
 
-/** What only a container takes away; no layer is shown for what is as it should be. */
+/** What something around us takes away; no layer is shown for what is as it should be. */
 function surroundings(facts: HostFacts): readonly HostLayer[] {
-  const { container, procMasks, confinement } = facts;
+  const { container, procMasks, confinement, userNamespaces, uid } = facts;
+  const { isAppArmorRestricted, isCloneForbidden } = userNamespaces;
   const around = container === null ? "something" : ENGINE_NAMES[container];
   const base = { ok: false, isRequired: false, fix: null };
   return [
+    // Root may make them all the same.
+    ...(uid === 0 || !(isAppArmorRestricted || isCloneForbidden)
+      ? []
+      : [
+          {
+            ...base,
+            name: "userns",
+            detail: isCloneForbidden
+              ? "users may not make user namespaces (kernel.unprivileged_userns_clone)"
+              : "AppArmor takes all rights from users' user namespaces (kernel.apparmor_restrict_unprivileged_userns)",
+          },
+        ]),
     ...(procMasks.length === 0
       ? []
       : [

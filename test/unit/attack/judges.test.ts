@@ -31,7 +31,7 @@ interface Sighting {
 
 function sight(sighting: Sighting): Seen {
   const stage = {
-    engine: { layers: { seccomp: "notify" }, instance: "i" },
+    engine: { layers: { seccomp: "notify", identity: true }, instance: "i" },
     token: "token",
     canaries: ["/tmp/canary"],
     canaryDamage: () => sighting.damage ?? [],

@@ -4,7 +4,7 @@ import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { containerFix } from "../../../src/sandbox/container-fixes.ts";
 import { installCommand, parseDistribution } from "../../../src/sandbox/distribution.ts";
-import { judgeHost } from "../../../src/sandbox/host-facts.ts";
+import { judgeHost, type RawHost } from "../../../src/sandbox/host-facts.ts";
 import { mendLayers } from "../../../src/sandbox/host-fixes.ts";
 import type { HostLayer } from "../../../src/sandbox/host-layer.ts";
 import { HOSTS, type HostName } from "./captured-hosts.ts";
@@ -210,6 +210,18 @@ test("only what is missing is asked for", () => {
   expect(all.at(-1)?.fix).toBe(
     "See the log\ndocker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
   );
+});
+
+test("what keeps users from user namespaces is a layer, until a profile lets them or root asks", () => {
+  const captured = HOSTS["Ubuntu 24.04 user"];
+  const names = (change: Partial<RawHost>): string[] =>
+    mendLayers([], judgeHost({ ...captured, ...change })).map(({ name }) => name);
+  expect(names({})).toEqual(["userns"]);
+  const allowed = { ...captured.files, "/proc/self/attr/current": "cprg (unconfined)\n" };
+  expect(names({ files: allowed })).toEqual([]);
+  expect(names({ uid: 0 })).toEqual([]);
+  expect(mended("Ubuntu 24.04 user")["userns"]).toContain("/etc/apparmor.d/cprg");
+  expect(mended("Debian 10 user")["userns"]).toContain("kernel.unprivileged_userns_clone = 1");
 });
 
 test("where masks over /proc are the cause nothing else is advised", () => {
