@@ -155,10 +155,9 @@ exit();
     layer: "limits",
     needs: [],
     title: "wait for ever",
-    program: shell("echo READY; kill -STOP $$; while :; do :; done", {
+    program: shell("kill -STOP $$; while :; do :; done", {
       limits: { wall_seconds: 0.5 },
     }),
-    watch: () => undefined,
     judge: (seen) =>
       seen.outcome.reason === "wall_limit" && hasHit(seen, "wall_seconds")
         ? held("ended at its time, and it was noted")

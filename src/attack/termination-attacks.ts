@@ -12,7 +12,7 @@ import { groupDirectories } from "./host-groups.ts";
 import { isAlive } from "./host-process.ts";
 import { javascript, shell } from "./javascript.ts";
 
-const SHORT = { wall_seconds: 1 };
+const SHORT = { wall_seconds: 2 };
 
 /** A daemon of a session of its own, that ignores what can be ignored and keeps forking. */
 const FORK_FOR_EVER = `trap "" TERM HUP INT QUIT; while :; do (:) & done`;
@@ -52,9 +52,12 @@ export const TERMINATION_ATTACKS: readonly Attack[] = [
     layer: "termination",
     needs: [],
     title: "stop itself and its children with SIGSTOP",
-    program: shell("(kill -STOP $$; while :; do :; done) & echo READY; kill -STOP $$; read line", {
-      limits: SHORT,
-    }),
+    program: shell(
+      `echo READY; sh -c 'kill -STOP $$; while :; do :; done' & kill -STOP $$; read line`,
+      {
+        limits: SHORT,
+      },
+    ),
     watch: count,
     judge: (seen) => ended(seen.outcome, "wall_limit", seen),
   }),

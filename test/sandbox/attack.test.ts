@@ -181,7 +181,8 @@ host.describe("an engine that is broken", () => {
             outcome,
             kill: (...args) => {
               end(wrong);
-              exec.kill(...args);
+              // Whoever waited for the end looks before this.
+              void outcome.then(() => exec.kill(...args));
             },
           });
         },
