@@ -52,10 +52,12 @@ export const NAMESPACES_ATTACKS: readonly Attack[] = [
     title: "see processes of the host or of another sandbox",
     program: javascript(`
 const pids = fs.readdirSync("/proc").filter((name) => /^\\d+$/.test(name)).map(Number);
+const answers = (pid) => call(${nr("kill")}, pid, 0) !== -3;
+// Threads of its own have numbers too, and come and go.
+const isHidden = (pid) => answers(pid) && !pids.includes(pid) && !fs.existsSync("/proc/self/task/" + pid);
 const hidden = [];
-for (let pid = 1; pid <= 70000; pid += 1) if (call(${nr("kill")}, pid, 0) !== -3 && !pids.includes(pid)) hidden.push(pid);
-const tasks = fs.readdirSync("/proc/self/task").map(Number);
-report({ pids: pids.filter((pid) => pid !== 1 && pid !== process.pid), hidden: hidden.filter((pid) => !tasks.includes(pid)) });
+for (let pid = 1; pid <= 70000; pid += 1) if (isHidden(pid)) hidden.push(pid);
+report({ pids: pids.filter((pid) => pid !== 1 && pid !== process.pid), hidden: hidden.filter(isHidden) });
 `),
     hasNeighbour: true,
     judge: (seen) => {
