@@ -24,7 +24,7 @@ export interface HostFacts {
   readonly container: ContainerEngine | null;
   readonly init: "systemd" | "openrc" | "other";
   readonly uid: number;
-  /** Of {@link SERVER_CAPABILITIES}, those that are not effective: `SYS_ADMIN`. */
+  /** Of {@link CONTAINER_CAPABILITIES}, those that are not effective: `SYS_ADMIN`. */
   readonly absentCapabilities: readonly string[];
   readonly executable: string;
   /** Whether kernel parameters are in the firmware's file (Raspberry Pi). */
@@ -53,13 +53,16 @@ export interface HostFacts {
   };
 }
 
-/** Capabilities that the server needs (capabilities(7)), by number. */
-export const SERVER_CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
+/**
+ * Capabilities with which the filters of container engines let namespaces be made and ids be mapped
+ * (capabilities(7)), by number. What a server keeps of its own is in server-capabilities.ts.
+ */
+const CONTAINER_CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
 
 /** Those that a /proc/self/status does not show as effective. */
-export function absentCapabilities(status: string): readonly string[] {
+function absentCapabilities(status: string): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  return Object.entries(SERVER_CAPABILITIES)
+  return Object.entries(CONTAINER_CAPABILITIES)
     .filter(([, bit]) => (effective & (1n << BigInt(bit))) === 0n)
     .map(([name]) => name);
 }

@@ -11,7 +11,7 @@ import type { CgroupHost } from "./cgroup-hierarchy.ts";
 import { findCgroups } from "./cgroup-host.ts";
 import { openLocalEngine } from "./engine.ts";
 import type { EngineOptions } from "./engine-contract.ts";
-import { absentCapabilities, type HostFacts, judgeHost, readHost } from "./host-facts.ts";
+import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
 import { mendLayers } from "./host-fixes.ts";
 import { interpreterLayers } from "./host-interpreters.ts";
 import type { HostLayer } from "./host-layer.ts";
