@@ -75,7 +75,7 @@ for (const [title, needs, failures] of cases) {
   const names = neededCapabilities(needs);
   const shell = needs.userNamespaces === "forbidden" ? forbid : [];
 
-  test(`${title} a program runs with ${names.join(" ")}, and without none of them`, async () => {
+  test(`${title} a program runs with ${names.join(" ")}, and not without any one of them`, async () => {
     using home = makeHome();
     using groups = makeOwnGroups();
     const where = { shell, cgroup: needs.hasClosedGroup ? "/" : groups.path };

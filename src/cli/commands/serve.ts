@@ -17,6 +17,8 @@ export const serve = defineCommand({
         "CPRG_ADMIN_KEYS, or as [[keys]] in the file.",
       "Settings come from flags, then CPRG_ variables, then the TOML file of --config, whose keys are " +
         "the flags' names with _ for -. --check prints the effective values and starts nothing.",
+      "As root it first gives up every capability that sandboxes do not need, for which it executes " +
+        "itself again; cprg doctor says what is left.",
       "SIGTERM stops it: no new jobs, a grace for running ones, their ends written. A second one does " +
         "not wait.",
     ],
