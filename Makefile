@@ -23,7 +23,7 @@ VM_TOOLS := qemu-system-x86 cpio e2fsprogs
 # Every file that starts as a Bun Worker is an entry point of its own.
 ENTRIES := src/main.ts src/store/store-worker.ts
 SOURCES := $(shell find src public proto ffi -type f 2>/dev/null)
-C_FILES := $(wildcard ffi/*.c ffi/*.h test/ffi/*/*.c test/ffi/*/*.h)
+C_FILES := $(wildcard ffi/*.[ch] test/ffi/*.[ch] test/ffi/fuzz/*.[ch])
 
 # --disallow-code-generation-from-strings: no eval, and neither BUN_OPTIONS nor BUN_INSPECT can
 # make the binary run a file or open a debugger. It needs the `=`; with a space it is weaker.

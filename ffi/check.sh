@@ -37,6 +37,34 @@ END
     cc -I. -I"$out" -fsyntax-only "$out/numbers.c" || fail "sys-numbers.h differs: $2"
 }
 
+# Constants and structures of sys-types.h, in the same way. The other machine's differences from
+# the generic headers, which are all that this one has of it, are written out below.
+verify_types() {
+    "$@" -std=gnu11 -ffreestanding -fsyntax-only -nostdinc -isystem "$("$1" -print-file-name=include)" \
+        -isystem "$out/include" -isystem /usr/include -isystem "/usr/include/$(uname -m)-linux-gnu" \
+        -I. ../test/ffi/uapi.c || fail "sys-types.h differs: $*"
+}
+
+generic_headers() {
+    mkdir -p "$out/include/asm"
+    for header in /usr/include/asm-generic/*.h; do
+        echo "#include <asm-generic/${header##*/}>" >"$out/include/asm/${header##*/}"
+    done
+    echo '#define __BITS_PER_LONG 64' >"$out/include/asm/bitsperlong.h"
+    echo '#include <linux/byteorder/little_endian.h>' >"$out/include/asm/byteorder.h"
+    cat >"$out/include/asm/signal.h" <<END
+#define SA_RESTORER 0x04000000
+#include <asm-generic/signal.h>
+END
+    cat >"$out/include/asm/fcntl.h" <<END
+#define O_DIRECTORY 040000
+#define O_NOFOLLOW 0100000
+#define O_DIRECT 0200000
+#define O_LARGEFILE 0400000
+#include <asm-generic/fcntl.h>
+END
+}
+
 for arch in x86_64 aarch64; do
     make --no-print-directory OUT="$out/$arch" ARCH="$arch" >"$out/log" 2>&1 || {
         cat "$out/log" >&2
@@ -63,6 +91,14 @@ if [ "$(uname -m)" = x86_64 ] && [ -e /usr/include/asm-generic/unistd.h ]; then
 #define __ARCH_WANT_SYS_CLONE3
 #define __ARCH_WANT_MEMFD_SECRET
 #include <asm-generic/unistd.h>' aarch64
+fi
+if [ -e /usr/include/linux/openat2.h ]; then
+    verify_types cc
+    clang=$(command -v clang-14 || command -v clang || true)
+    if [ "$(uname -m)" = x86_64 ] && [ -n "$clang" ] && [ -e /usr/include/asm-generic/unistd.h ]; then
+        generic_headers
+        verify_types "$clang" --target=aarch64-linux-gnu
+    fi
 fi
 [ "$failed" = 0 ] && echo "check: both machines build as they should"
 exit "$failed"
