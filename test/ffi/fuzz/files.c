@@ -131,13 +131,13 @@ long fake_getdents64(long fd, long address, long capacity) {
     static const char *const names[] = {".", "..", "d", "f"};
     unsigned char *at = (unsigned char *)address;
     fake_check_fd(fd);
-    FAKE_CHECK(capacity >= 4 * 24);
+    FAKE_CHECK(capacity >= 4L * 24);
     if (fake.listed[fd]) {
         return 0;
     }
     fake.listed[fd] = true;
     for (size_t i = 0; i < 4; i++) {
-        struct kernel_dirent *entry = (struct kernel_dirent *)(at + i * 24);
+        struct kernel_dirent *entry = (struct kernel_dirent *)(at + i * (size_t)24);
         memset(entry, 0, 24);
         entry->reclen = 24;
         memcpy(entry->name, names[i], strlen(names[i]) + 1);
