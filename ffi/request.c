@@ -4,15 +4,21 @@
 #include <stdbool.h>
 
 #include "sys.h"
+#include "text.h"
 
 #define REQUEST_FLAGS ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_MERGE | CPRG_FLAG_KEEPER))
 
-static bool request_strings(const struct message *message, const uint32_t *offsets,
-                            uint32_t count) {
+/* Takes the strings off what is left of the message: those that share bytes with each other would
+   make this, and execve, as long as all of them together. */
+static bool request_strings(const struct message *message, const uint32_t *offsets, uint32_t count,
+                            uint32_t *left) {
     for (uint32_t i = 0; i < count; i++) {
-        if (message_text(message, offsets[i]) == NULL) {
+        const char *text = message_text(message, offsets[i]);
+        size_t size = text == NULL ? 0 : strlen(text) + 1;
+        if (text == NULL || size > *left) {
             return false;
         }
+        *left -= (uint32_t)size;
     }
     return true;
 }
@@ -65,14 +71,15 @@ static bool request_program(const struct message *message, uint32_t offset, uint
 static int request_check_exec(struct request *request) {
     const struct cprg_request *head = request->head;
     const struct message *message = &request->message;
+    uint32_t left = message->length;
     if (head->argc > CPRG_ARGS_MAX || head->envc > CPRG_ARGS_MAX - head->argc) {
         return -K_E2BIG;
     }
     request->argv = message_span(message, head->argv, head->argc, sizeof(uint32_t), 4);
     request->envp = message_span(message, head->envp, head->envc, sizeof(uint32_t), 4);
     if (head->argc == 0 || request->argv == NULL || request->envp == NULL ||
-        !request_strings(message, request->argv, head->argc) ||
-        !request_strings(message, request->envp, head->envc)) {
+        !request_strings(message, request->argv, head->argc, &left) ||
+        !request_strings(message, request->envp, head->envc, &left)) {
         return -K_EINVAL;
     }
     if (!request_program(message, head->notify, head->notify_length, &request->notify) ||

@@ -152,6 +152,24 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
       expect(sandbox.run(["/bin/true"]).report.code).toBe(0);
     });
 
+    test("refuses strings that share their bytes", () => {
+      const null0 = openSync("/dev/null", "r+");
+      const id = sandbox.newId();
+      const argv = Array.from({ length: 4000 }, () => "");
+      const bytes = encodeRequest({
+        type: "exec",
+        id,
+        argv: ["x".repeat(100_000), ...argv],
+        nullStdin: true,
+      });
+      const view = new DataView(bytes.buffer, bytes.byteOffset);
+      const offsets = view.getUint32(48, true);
+      const first = view.getUint32(offsets, true);
+      for (let index = 1; index <= 4000; index++) view.setUint32(offsets + index * 4, first, true);
+      expect(refusal(id, bytes, [null0, null0])).toEqual([id, step.request, EINVAL]);
+      closeSync(null0);
+    });
+
     test("refuses an id that is in use", () => {
       const null0 = openSync("/dev/null", "r+");
       const id = sandbox.newId();
