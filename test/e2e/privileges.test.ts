@@ -131,7 +131,7 @@ test("it is one process all the time: descriptors, arguments and variables are i
   // Bytes that are no UTF-8.
   const script = `exec 9<'${lock}'; export ODD=$'\\xff\\xfe'; exec "$0" "$@"`;
   await using server = await serve(home, {
-    wrap: ["/bin/bash", "-c", script],
+    shell: ["/bin/bash", "-c", script],
     env: { CPRG_ENV: "development" },
   });
   const { pid } = server.process;
@@ -156,9 +156,9 @@ test("a variable that says it was done is not believed", async () => {
 test("what was given up already is not given up again", async () => {
   using home = makeHome();
   using groups = makeOwnGroups();
-  const wrap = ["setpriv", "--bounding-set", "-all,+dac_read_search,+setuid,+setgid"];
+  const shell = ["setpriv", "--bounding-set", "-all,+dac_read_search,+setuid,+setgid"];
   const env = { CPRG_CGROUP: groups.path };
-  await using server = await serve(home, { env, wrap: [...wrap, "--no-new-privs"] });
+  await using server = await serve(home, { env, shell: [...shell, "--no-new-privs"] });
   expect(threadSets(server.process.pid)).toEqual([sets(LEAST)]);
   expect(readFileSync(`/proc/${server.process.pid}/environ`, "utf8")).not.toContain("RESTARTED");
 });
@@ -188,8 +188,8 @@ test("without a sandbox, and without root, nothing changes", async () => {
   mkdirSync(path);
   chownSync(path, NOBODY, NOBODY);
   const env = { CPRG_DATA_DIR: join(path, "data"), CPRG_RUN_DIR: join(path, "run") };
-  const wrap = ["setpriv", "--reuid", String(NOBODY), "--clear-groups"];
-  await using server = await serve({ ...home, dataDir: env.CPRG_DATA_DIR }, { words, env, wrap });
+  const shell = ["setpriv", "--reuid", String(NOBODY), "--clear-groups"];
+  await using server = await serve({ ...home, dataDir: env.CPRG_DATA_DIR }, { words, env, shell });
   expect(readFileSync(`/proc/${server.process.pid}/environ`, "utf8")).not.toContain("RESTARTED");
   expect(readFileSync(`/proc/${server.process.pid}/status`, "utf8")).toMatch(/^NoNewPrivs:\s+0$/m);
   const id = await server.submit({ argv: ["/usr/bin/id", "-u"] });

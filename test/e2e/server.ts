@@ -38,14 +38,14 @@ export async function serve(
     /** Signals that it is started with ignored, as nohup(1) does: `HUP INT`. */
     readonly ignore?: string;
     /** A command that becomes the binary and its words. */
-    readonly wrap?: readonly string[];
+    readonly shell?: readonly string[];
     /** File that its standard error goes to instead of `err`. */
     readonly stderrPath?: string;
   } = {},
 ): Promise<Serving> {
   const words = ["serve", "--addr", "127.0.0.1:0", ...(options.words ?? [])];
   const shell = [
-    ...(options.wrap ?? []),
+    ...(options.shell ?? []),
     ...(options.ignore === undefined ? [] : ignoring(options.ignore)),
     ...(options.stderrPath === undefined ? [] : redirected(options.stderrPath)),
   ];
