@@ -141,7 +141,7 @@ export const SETTINGS = {
   allowMissing: setting({
     kind: "list",
     value: "LAYER,…",
-    doc: "Layers that may be missing on this host, also in production: cgroup, identity",
+    doc: "Layers that may be missing on this host: cgroup, identity; never in production",
     fallback: () => [],
     parse: parseLayers,
   }),

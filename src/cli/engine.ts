@@ -13,8 +13,7 @@ import type { JsonLog } from "./log-json.ts";
  * Opens the engine.
  *
  * @param pool sandboxes that are kept built; a command that runs one program wants none
- * @throws CprgError when a layer is missing that must not be: in production, any that is not allowed
- *   to be
+ * @throws CprgError when a layer is missing that may not be, or, in production, when any is
  */
 export async function openEngine(
   config: LoadedConfig,
@@ -27,12 +26,11 @@ export async function openEngine(
   }
   const options = engineOptions(settings, log.scope("sandbox"));
   const engine = await openLocalEngine({ ...options, pool });
-  const missing = engine.missing.filter((layer) => !settings.allowMissing.includes(layer));
+  const { missing } = engine;
   if (settings.env === "production" && missing.length > 0) {
     await engine.close();
     const state = `missing on this host: ${missing.join(", ")}`;
-    const hint = `"cprg doctor" says how to mend it; or accept it: CPRG_ALLOW_MISSING=${missing.join(",")}`;
-    throw refusedInProduction(state, hint);
+    throw refusedInProduction(state, '"cprg doctor" says how to mend it');
   }
   return engine;
 }
