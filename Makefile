@@ -154,7 +154,8 @@ test-vm-arm64: tools build dist/aarch64/cprg ## Run the sandbox suite on an emul
 dist/aarch64/cprg: $(DEPS) $(SOURCES) Makefile package.json
 	@$(MAKE) ffi ARCH=aarch64
 	@mkdir -p dist/obj/aarch64 dist/aarch64
-	$(COMPILE) --target=bun-linux-arm64 --outfile dist/obj/aarch64/cprg
+	$(COMPILE) --target=bun-linux-arm64 --outfile dist/obj/aarch64/cprg \
+		--compile-executable-path="$$($(BUN) test/vm/fetch-bun.ts aarch64)"
 	@mv dist/obj/aarch64/cprg $@
 	@rm -rf dist/obj/aarch64
 

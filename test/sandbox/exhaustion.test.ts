@@ -44,7 +44,7 @@ host.describe("a program that takes all it can get", () => {
 
   test("threads count as processes, and a refusal is an event while the exit code decides", async () => {
     const { outcome } = await bench.python(
-      "import threading, time, sys\ntry:\n  for _ in range(100): threading.Thread(target=time.sleep, args=(1,), daemon=True).start()\nexcept RuntimeError: sys.exit(6)\n",
+      "import threading, time, sys\ntry:\n  for _ in range(100): threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()\nexcept RuntimeError: sys.exit(6)\n",
       { limits: { pids: 20 } },
     );
     expect(outcome).toMatchObject({ reason: "exit", exitCode: 6 });

@@ -10,9 +10,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { fetchBun } from "./fetch-bun.ts";
+import { CACHE, fetchBun } from "./fetch-bun.ts";
 import { DEFAULT_GROUNDS, type Ground, groundNamed } from "./grounds.ts";
 import { type Built, buildDisks } from "./image.ts";
 import { judge, type Verdict } from "./judge.ts";
@@ -20,7 +20,6 @@ import { type Ended, runMachine } from "./machine.ts";
 import { type Arch, fetchPackages } from "./packages.ts";
 import { parseReport, type ReportLine } from "./report.ts";
 
-const CACHE = resolve(".cache/vm");
 const OWN_ARCH = process.arch === "arm64" ? "aarch64" : "x86_64";
 const LATEST = join(import.meta.dir, "results/latest.json");
 
