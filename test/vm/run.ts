@@ -45,8 +45,8 @@ async function main(): Promise<number> {
     const verdict = judge(ground, ended, verdicts);
     print(verdict, ended);
     verdicts.push(verdict);
+    if (values.files === "") keep(verdicts);
   }
-  if (values.files === "") keep(verdicts);
   console.log("\n== summary ==");
   for (const verdict of verdicts) console.log(summaryOf(verdict));
   const sum = (count: (verdict: Verdict) => number): number =>
