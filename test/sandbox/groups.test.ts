@@ -33,8 +33,7 @@ import {
 
 const host = requireHost({ sandbox: true });
 const v1 = requireHost({ sandbox: true, groups: true, cgroup: "v1" });
-/** Only root makes groups where it likes. */
-const named = requireHost({ sandbox: true, ids: true, groups: true });
+const named = requireHost({ sandbox: true, groups: true });
 
 /** Each loading of the library keeps a process 1 in memory, so it is loaded once. */
 let loading: Promise<Native> | undefined;
@@ -82,12 +81,13 @@ async function openPureV1(dirs: TestDirs): Promise<NamespaceEngine> {
 const openWithout = (dirs: TestDirs) =>
   openTestEngine(dirs, { cgroupParent: "/cprg-no-such-group", allowMissing: ["cgroup"] });
 
-/** Makes a group in every hierarchy, for an operator's CPRG_CGROUP. */
-function makeNamed(name: string): string[] {
-  if (IS_V2) writeFileSync("/sys/fs/cgroup/cgroup.subtree_control", "+memory +pids +cpu");
-  const places = hierarchies().map((hierarchy) => join(hierarchy, name));
+/** Makes a group in every hierarchy, for an operator's CPRG_CGROUP, which is `parent`. */
+function makeNamed(name: string): { readonly places: string[]; readonly parent: string } {
+  const found = findCgroups();
+  const isV2 = found.version === "v2";
+  const places = (isV2 ? [found.base] : hierarchies()).map((above) => join(above, name));
   for (const place of places) mkdirSync(place);
-  return places;
+  return { places, parent: isV2 ? join(found.base, name) : `/${name}` };
 }
 
 host.describe("groups of other kinds", () => {
@@ -187,10 +187,10 @@ host.describe("groups of other kinds", () => {
 
   named.test("a named group is where ours are made", async () => {
     const name = `cprg-test-${process.pid}`;
-    const places = makeNamed(name);
+    const { places, parent } = makeNamed(name);
     const dirs = makeDirs();
     try {
-      const engine = await openTestEngine(dirs, { cgroupParent: `/${name}` });
+      const engine = await openTestEngine(dirs, { cgroupParent: parent });
       const lease = await engine.open(await engine.reserve(parseLimits(undefined)));
       const exec = await lease.exec({
         executable: "cat",
@@ -211,7 +211,7 @@ host.describe("groups of other kinds", () => {
         { idRange: { base: 1000, count: 1 } },
       ];
       for (const options of refused) {
-        const opening = openTestEngine(dirs, { cgroupParent: `/${name}`, ...options });
+        const opening = openTestEngine(dirs, { cgroupParent: parent, ...options });
         await expect(opening).rejects.toMatchObject({ code: "invalid_argument" });
       }
       // Nothing is left in it of either kind: see the removal below.
@@ -225,12 +225,12 @@ host.describe("groups of other kinds", () => {
     "a bound of the group around ours on CPU time holds, and more is not asked of the kernel",
     async () => {
       const name = `cprg-test-${process.pid}-cpu`;
-      const places = makeNamed(name);
-      if (IS_V2) writeFileSync(`/sys/fs/cgroup/${name}/cpu.max`, "30000 100000");
+      const { places, parent } = makeNamed(name);
+      if (IS_V2) writeFileSync(join(parent, "cpu.max"), "30000 100000");
       else writeFileSync(join(hierarchyOf("cpu"), name, "cpu.cfs_quota_us"), "30000");
       const dirs = makeDirs();
       try {
-        const engine = await openTestEngine(dirs, { cgroupParent: `/${name}` });
+        const engine = await openTestEngine(dirs, { cgroupParent: parent });
         const lease = await engine.open(await engine.reserve(parseLimits({ cpu_cores: 2 })));
         // v1 refuses a quota above that of the group around; v2 takes it, and the smaller one holds.
         const quotaUs = IS_V2 ? 200_000 : 30_000;
