@@ -44,5 +44,5 @@ requireHost({ linux: true, programs: ["clang-14", "ld.lld-14", "readelf"] }).tes
     expect(made.exitCode).toBe(0);
     expect(made.stdout.toString()).toContain("check: both machines build as they should");
   },
-  120_000,
+  300_000,
 );
