@@ -24,8 +24,8 @@ jobs -p | wc -l
 {
   kill %1 %2
   wait %1 %2 || [ $? -gt 128 ]
-  (trap 'echo term; exit 7' TERM; while :; do sleep 0.01; done) &
-  sleep 0.1
+  (trap 'echo term; exit 7' TERM; : >ready; while :; do sleep 0.01; done) &
+  until [ -e ready ]; do sleep 0.01; done
   kill %%
   wait $! || [ $? -eq 7 ]
 } 2>notices
