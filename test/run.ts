@@ -63,7 +63,7 @@ const suites: readonly Suite[] = [
   { name: "ffi", folder: "test/ffi", timeoutMs: 15 * minute, testTimeoutMs: 120 * second },
   { name: "seccomp", folder: "test/seccomp", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sandbox", folder: "test/sandbox", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
-  { name: "compat", folder: "test/compat", timeoutMs: 12 * minute, testTimeoutMs: 120 * second },
+  { name: "compat", folder: "test/compat", timeoutMs: 15 * minute, testTimeoutMs: 120 * second },
   {
     name: "rootless",
     folder: "test/sandbox",

@@ -24,7 +24,7 @@ const isFull = process.env["CPRG_CPYTHON"] === "full";
 const MODULES = isFull ? FULL_MODULES : SAMPLE_MODULES;
 const TIMES: RunTimes = isFull
   ? { each: 230, all: 60, run: 3000 }
-  : { each: 100, all: 60, run: 240 };
+  : { each: 100, all: 60, run: 360 };
 /** What a second look at the modules that differ may take, beyond the first. */
 const AGAIN_MODULES_MAX = 40;
 const HOOK_TIMEOUT_MS = (2 * TIMES.run + 600) * 1000;
