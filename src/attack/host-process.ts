@@ -50,6 +50,33 @@ export function descendants(root: number): readonly HostProcess[] {
   return below;
 }
 
+/**
+ * The programs among a sandbox's processes, the one with a pid of its own namespace first: not
+ * process 1, and not what stands between it and that program.
+ *
+ * @param insidePid the pid that the program itself sees
+ */
+export function programsAmong(
+  all: readonly HostProcess[],
+  insidePid: number,
+): readonly HostProcess[] {
+  const main = all.find(({ pid }) => pidInside(pid) === insidePid);
+  const above = new Set<HostProcess>();
+  let child = main;
+  while (child !== undefined) {
+    const { parent } = child;
+    child = all.find(({ pid }) => pid === parent);
+    if (child !== undefined) above.add(child);
+  }
+  const others = all.filter((process) => process !== main && !above.has(process));
+  return main === undefined ? others : [main, ...others];
+}
+
+/** The last of NSpid is the pid in the innermost namespace (proc_pid_status(5)). */
+function pidInside(pid: number): number {
+  return Number(processStatus(pid)["NSpid"]?.split(/\s+/).at(-1));
+}
+
 /** Whether it still lives, and its number was not given to another. */
 export function isAlive({ pid, startTime }: HostProcess): boolean {
   return lookAt(pid)?.startTime === startTime;

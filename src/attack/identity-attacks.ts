@@ -7,8 +7,8 @@ import { javascript, nr } from "./javascript.ts";
 const CAPABILITY_SETS = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
 const NO_CAPABILITY = "0000000000000000";
 
-/** What does not hurt process 1 when its own id does it. */
-const HARMLESS = ["kill", "stop", "priority"];
+/** What does not hurt process 1 when its own id does it: a descriptor that is listed is not opened. */
+const HARMLESS = ["kill", "stop", "priority", "files"];
 
 /** Real, effective, saved and file system id of each process, as the host numbers them. */
 function hostIds({ init, programs, neighbours }: Scene) {

@@ -38,14 +38,15 @@ let native;
 const libc = () => {
   if (native) return native;
   const ffi = process.getBuiltinModule("bun:ffi");
+  let failure;
   const types = {
     syscall: { args: Array(7).fill("i64"), returns: "i64" },
     __errno_location: { args: [], returns: "ptr" },
   };
   for (const name of ["libc.so.6", "libc.musl-x86_64.so.1", "libc.musl-aarch64.so.1"]) {
-    try { native = { ffi, ...ffi.dlopen(name, types).symbols }; return native; } catch {}
+    try { native = { ffi, ...ffi.dlopen(name, types).symbols }; return native; } catch (error) { failure ??= error; }
   }
-  throw new Error("no libc inside");
+  throw new Error("no libc inside: " + failure);
 };
 const call = (nr, ...args) => {
   const { ffi, syscall, __errno_location } = libc();

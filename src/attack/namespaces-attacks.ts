@@ -57,7 +57,7 @@ const answers = (pid) => call(${nr("kill")}, pid, 0) !== -3;
 const isHidden = (pid) => answers(pid) && !pids.includes(pid) && !fs.existsSync("/proc/self/task/" + pid);
 const hidden = [];
 for (let pid = 1; pid <= 70000; pid += 1) if (isHidden(pid)) hidden.push(pid);
-report({ pids: pids.filter((pid) => pid !== 1 && pid !== process.pid), hidden: hidden.filter(isHidden) });
+report({ pids: pids.filter((pid) => ![1, process.pid, process.ppid].includes(pid)), hidden: hidden.filter(isHidden) });
 `),
     hasNeighbour: true,
     judge: (seen) => {
@@ -65,7 +65,7 @@ report({ pids: pids.filter((pid) => pid !== 1 && pid !== process.pid), hidden: h
       const others = [...pids, ...hidden];
       return verdict(
         others.length === 0 ? [] : [`sees ${others.slice(0, 10).join(", ")}`],
-        "70 000 numbers tried: itself and process 1",
+        "70 000 numbers tried: itself and what started it",
       );
     },
   }),

@@ -7,11 +7,24 @@ import type { Exec, ExecLease, ExecSpec } from "../provider/contract.ts";
 import { sandboxVariables } from "../sandbox/variables.ts";
 import { type Attack, broken, type HostileProgram, type Seen, type Verdict } from "./attack.ts";
 import { Conversation } from "./conversation.ts";
-import { descendants, type HostProcess, isAlive } from "./host-process.ts";
+import { descendants, type HostProcess, isAlive, programsAmong } from "./host-process.ts";
 import type { Stage } from "./stage.ts";
 
 /** Limits of a hostile program that names none: short, so that what hangs ends. */
-const ATTACK_LIMITS: Limits = { ...DEFAULT_LIMITS, wall_seconds: 20, disk_mb: 32, output_kb: 64 };
+const ATTACK_LIMITS: Limits = {
+  ...DEFAULT_LIMITS,
+  wall_seconds: 20,
+  // Where memory is limited without a group the runtime needs more than the default (setrlimit(2)).
+  mem_mb: 512,
+  disk_mb: 32,
+  output_kb: 64,
+};
+
+/**
+ * Without a group that limits memory RLIMIT_DATA does, and counts what JavaScriptCore reserves for
+ * compiled code; without compiled code there is no bun:ffi, through which programs make their calls.
+ */
+const SMALL_JIT = { BUN_JSC_jitMemoryReservationSize: String(64 * 1024 * 1024) };
 
 /** An attack that is under way. */
 export interface AttackRun {
@@ -140,7 +153,7 @@ async function watchProgram(
     known = own();
     const init = known.find(({ parent }) => parent === process.pid);
     assert(init !== undefined, "a sandbox whose program runs has a process 1");
-    const programs = known.filter((process) => process !== init);
+    const programs = programsAmong(known, exec.pid).filter((process) => process !== init);
     watched = await attack.watch({ stage, lease, exec, init, programs, neighbours });
   }
   if (attack.program.ending === "cancel") exec.kill("user", { graceMs: 0 });
@@ -182,7 +195,7 @@ async function execSpec(
   return {
     executable: runtime.executable,
     arguments: runtime.command([]),
-    variables: sandboxVariables(runtime.variables),
+    variables: sandboxVariables({ ...runtime.variables, ...SMALL_JIT }),
     language: "javascript",
   };
 }
@@ -212,10 +225,11 @@ async function startNeighbour(stage: Stage) {
     const variables = sandboxVariables();
     const args = ["-c", "echo READY; read line"];
     const spec = { executable: "/bin/sh", arguments: args, variables, stdin: "pipe" } as const;
-    const talk = new Conversation(await lease.exec(spec), { hostLine: null });
+    const exec = await lease.exec(spec);
+    const talk = new Conversation(exec, { hostLine: null });
     await talk.untilReady();
     const processes = descendants(process.pid).filter((found) => !before.has(key(found)));
-    const programs = processes.filter(({ parent }) => parent !== process.pid);
+    const programs = programsAmong(processes, exec.pid);
     return { lease, processes, programs };
   } catch (error) {
     await lease.release();
