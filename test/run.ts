@@ -71,7 +71,7 @@ const suites: readonly Suite[] = [
     testTimeoutMs: 60 * second,
     isRootless: true,
   },
-  { name: "e2e", folder: "test/e2e", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
+  { name: "e2e", folder: "test/e2e", timeoutMs: 20 * minute, testTimeoutMs: 60 * second },
 ];
 
 const root = process.cwd();
