@@ -161,12 +161,14 @@ static void request_transfer(void) {
 
 static void request_reset(void) {
     static volatile uint8_t reached[CPRG_EXECS_MAX];
+    static volatile int32_t programs[CPRG_EXECS_MAX];
     /* The run before may have ended in the middle. */
     __asan_unpoison_memory_region(serve_starts, sizeof serve_starts);
     memset(&run, 0, sizeof run);
     memset(serve_table, 0, sizeof serve_table);
     memset(serve_start_busy, 0, sizeof serve_start_busy);
     serve_reached = reached;
+    serve_programs = programs;
     serve_id_program = 1000;
     serve_map_self = (fake.header[FAKE_TARGET] & REQUEST_MAP_SELF) != 0;
     serve_can_notify = (fake.header[FAKE_MISSING] & FAKE_NO_LISTENER) == 0;
