@@ -16,11 +16,11 @@ export interface ListedDifference {
 /** Endings that say what became of the tests. */
 const COMPLETE: readonly string[] = ["passed", "failed", "skipped"];
 
-/** @throws when the module does not come to an end outside: it measures nothing on this host */
+/** A module that does not come to an end outside measures nothing, which is a difference too. */
 export function differencesOf(inside: ModuleReport, outside: ModuleReport): readonly string[] {
   const { module } = outside;
   if (!COMPLETE.includes(outside.ending)) {
-    throw new Error(`${module} ${outside.ending} outside: ${outside.text}`);
+    return [`${module}: ${outside.ending} outside`];
   }
   if (!COMPLETE.includes(inside.ending)) return [`${module}: ${inside.ending}`];
   if (inside.ending === "skipped" && outside.ending !== "skipped") return [`${module}: skipped`];

@@ -2,9 +2,9 @@
  * Modules of CPython's regression tests (Debian's libpython3.11-testsuite) that run on both sides.
  *
  * Not in the list is what needs something that a sandbox does not give on purpose:
- * - a network: asyncio, asynchat, asyncore, docxmlrpc, epoll, ftplib, httplib, httpservers, imaplib,
+ * - a network: asyncio, asynchat, asyncore, docxmlrpc, eintr, epoll, ftplib, httplib, httpservers, imaplib,
  *   logging, nntplib, poplib, robotparser, smtpd, smtplib, smtpnet, socket, socketserver, ssl, telnetlib,
- *   timeout, urllib_response, urllib2_localnet, urllib2net, urllibnet, xmlrpc, xmlrpc_net;
+ *   timeout, urllib_response, urllib2_localnet, urllib2net, urllibnet, wsgiref, xmlrpc, xmlrpc_net;
  * - a terminal or display: curses, idle, ioctl, openpty, ossaudiodev, pty, tcl, tix, tk, ttk, turtle;
  * - gigabytes of disk or memory: bigaddrspace, largefile, zipfile64;
  * - another system (launcher, msilib, winreg and the like) or a source tree of CPython (clinic,
@@ -25,7 +25,7 @@ export const FULL_MODULES = modules(`
   configparser contains context contextlib contextlib_async copy copyreg coroutines cprofile
   crashers crypt csv ctypes dataclasses datetime dbm dbm_dumb dbm_ndbm decimal decorators
   defaultdict deque descr descrtut dict dict_version dictcomps dictviews difflib dis distutils
-  doctest doctest2 dynamic dynamicclassattribute eintr email embed enum enumerate eof errno
+  doctest doctest2 dynamic dynamicclassattribute email embed enum enumerate eof errno
   except_star exception_group exception_hierarchy exception_variations exceptions extcall
   faulthandler fcntl file file_eintr filecmp fileinput fileio fileutils finalization float
   flufl fnmatch fork1 format fractions frame frozen fstring funcattrs functools future future3
@@ -50,7 +50,7 @@ export const FULL_MODULES = modules(`
   typing ucn unary unicode unicode_file unicode_file_functions unicode_identifiers unicodedata
   unittest univnewlines unpack unpack_ex unparse urllib urllib2 urlparse userdict userlist
   userstring utf8_mode utf8source uu uuid venv wait3 wait4 warnings wave weakref weakset
-  webbrowser with wsgiref xdrlib xml_dom_minicompat xml_etree xml_etree_c xxlimited xxtestfuzz
+  webbrowser with xdrlib xml_dom_minicompat xml_etree xml_etree_c xxlimited xxtestfuzz
   yield_from zipapp zipfile zipimport zipimport_support zlib zoneinfo
 `);
 
