@@ -5,14 +5,19 @@ import { chmodSync, chownSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { closedAncestor } from "../src/sandbox/instance.ts";
 
-/** Nobody: in no list of users, and in no range of subordinate ids. */
-const USER = 12_345;
+/** Nobody: in no list of users, and another one for each runner on this host. */
+const USER = 20_000_000 + (process.pid % 1_000_000);
 /** Says, from inside, what the tests stand on; then becomes their command. */
 const REPORT = `echo "ground rootless: $(uname -sr), uid $(id -u), $(
   sed -n 's/.* - \\(cgroup2\\{0,1\\}\\) .*/\\1/p' /proc/self/mountinfo | sort -u | paste -sd' ')"
 exec "$@"`;
-/** In a mount namespace of its own: the tree where the user can reach it. */
-const BIND = `mount --bind "$1" "$2" && cd "$2" && shift 2 && exec "$@"`;
+/** In a mount namespace of its own: what is in the tree, where the user can reach it. */
+const BIND = `for from in "$1"/*; do
+  to=$2/\${from##*/}
+  if [ -d "$from" ]; then mkdir "$to"; else : > "$to"; fi
+  mount --bind "$from" "$to" || exit
+done
+cd "$2" && shift 2 && exec "$@"`;
 
 /** How a command is run there. */
 export interface Ground {

@@ -55,6 +55,17 @@ test("run.ts runs only the suites that it is given", async () => {
   expect(result).toMatchObject({ exitCode: 0, lastLine: "2 passed, 0 failed, 0 skipped" });
 });
 
+test("run.ts runs the sandbox suite a second time as a user, wherever the checkout is", async () => {
+  const body = suite(`test("a", () => {
+    expect(process.getuid()).not.toBe(0);
+    expect(require("node:fs").readFileSync("test/sandbox/a.test.ts", "utf8")).toContain("getuid");
+    require("node:fs").writeFileSync(process.env.TMPDIR + "/a", "");
+  });`);
+  const result = await run({ "test/sandbox/a.test.ts": body }, { args: ["rootless"] });
+  expect(result).toMatchObject({ exitCode: 0, lastLine: "1 passed, 0 failed, 0 skipped" });
+  expect(result.stdout).toMatch(/ground rootless: Linux \S+, uid [1-9]\d*, /);
+});
+
 test("run.ts is red for a suite that does not exist", async () => {
   const result = await run({ "test/unit/a.test.ts": green }, { args: ["none"] });
   expect(result.exitCode).toBe(1);

@@ -18,7 +18,8 @@ import { followJob, isKind, outputHas } from "./job-events.ts";
 import { serve } from "./server.ts";
 import { until } from "./until.ts";
 
-const USER = 12_346;
+/** Nobody, and another one for each test process on this host. */
+const USER = 30_000_000 + (process.pid % 1_000_000);
 const AS_USER = ["setpriv", `--reuid=${USER}`, `--regid=${USER}`, "--clear-groups"];
 const { test } = requireHost({ root: true, userns: true, programs: ["setpriv", "unshare"] });
 setDefaultTimeout(120_000);
