@@ -168,8 +168,15 @@ class KeptExec implements ExecGroup {
     return [...strays, ...beneath].filter(isAlive);
   }
 
+  /**
+   * Whether process 1 has children of its own program alone: whatever dies leaves its children there
+   * before it can be seen dead, so a zombie means as much as the living. The list can miss one when
+   * another ends while it is read (proc_pid_task_tid_children(5)), hence twice.
+   */
   isEmpty(): boolean {
-    return this.processes().length === 0;
+    const image = imageOf(this.#initPid);
+    const isOwn = (pid: number): boolean => imageOf(pid) === image && !this.#isKeeper(pid);
+    return [1, 2].every(() => childrenOf(this.#initPid).every(isOwn));
   }
 
   /** Process 1 may be too busy to take it: whoever waits for the end asks again. */
