@@ -43,7 +43,7 @@ export class TreeWatch {
     this.#options = options;
   }
 
-  /** Bytes at the last look. */
+  /** Bytes at the last look that saw a program. */
   get memoryBytes(): number {
     return this.#memoryBytes;
   }
@@ -53,7 +53,7 @@ export class TreeWatch {
     return this.#memoryPeakBytes;
   }
 
-  /** Processes and threads at the last look. */
+  /** Processes and threads at that look. */
   get tasks(): number {
     return this.#tasks;
   }
@@ -91,6 +91,8 @@ export class TreeWatch {
   /** Looks once, and kills what is too much. */
   look(): void {
     const sizes = this.#measure(residentOf);
+    // Between a program's end and its outcome there is nothing to see, and nothing new to say.
+    if (sizes.size === 0) return;
     this.#noteTasks(sizes);
     if (this.#total(sizes) <= this.#options.memoryBytes) {
       this.#looksAbove = 0;

@@ -83,6 +83,9 @@ describe("TreeWatch", () => {
       watch.look();
       expect(killed).toEqual([...pids]);
       expect(watch.looksFull).toBe(1);
+      const { memoryBytes, tasks } = watch;
+      watch.look();
+      expect([watch.memoryBytes, watch.tasks]).toEqual([memoryBytes, tasks]);
     });
   });
 
