@@ -9,6 +9,9 @@ const TOP = "/sys/fs/cgroup";
 /** Whether the controllers are on cgroup v2. */
 export const IS_V2 = existsSync(join(TOP, "cgroup.controllers"));
 
+/** Whether there is cgroup v2 at all, with controllers or beside those of v1. */
+export const HAS_CGROUP2 = readFileSync("/proc/self/mountinfo", "utf8").includes(" - cgroup2 ");
+
 /** What groups are told to limit. */
 export type Controller = "memory" | "cpu" | "pids";
 
@@ -21,9 +24,12 @@ export interface GroupValues {
 /** The mounted directory of a controller. */
 export function hierarchyOf(controller: Controller): string {
   if (IS_V2) return TOP;
-  const name = readdirSync(TOP).find((each) => each.split(",").includes(controller));
-  if (name === undefined) throw new Error(`no ${controller} hierarchy`);
-  return join(TOP, name);
+  // Where several share one, each has a link to it besides.
+  const found = readdirSync(TOP, { withFileTypes: true }).find(
+    (each) => each.isDirectory() && each.name.split(",").includes(controller),
+  );
+  if (found === undefined) throw new Error(`no ${controller} hierarchy`);
+  return join(TOP, found.name);
 }
 
 /** The mounted directories in which an engine makes groups, each once. */

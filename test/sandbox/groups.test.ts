@@ -180,7 +180,7 @@ host.describe("groups of other kinds", () => {
     expect(refused).toMatchObject({ code: "failed_precondition", reason: "CGROUP" });
     const engine = await openWithout(dirs);
     expect(engine.layers["cgroup"]).toBe(false);
-    expect(engine.missing).toEqual(["cgroup"]);
+    expect(engine.missing).toContain("cgroup");
     await engine.close();
     rmSync(dirs.top, { recursive: true });
   });

@@ -55,14 +55,16 @@ export function parseJunit(xml: string): TestReport[] | null {
   const cases = xml.matchAll(
     /<testcase name="([^"]*)" classname="([^"]*)"[^>]*? file="([^"]*)"[^>]*?(?:\/>|>([\s\S]*?)<\/testcase>)/g,
   );
-  return [...cases].map(([, name = "", group = "", file = "", body = ""]) => {
+  return [...cases].flatMap(([, name = "", group = "", file = "", body = ""]): TestReport[] => {
+    // The hooks of a group that is skipped: no tests.
+    if (name === "(unnamed)" && body.includes("<skipped")) return [];
     const title = [file, group, name].filter((part) => part !== "").map(unescapeXml);
     const plain = title.join(" > ");
     const count = (seen.get(plain) ?? 0) + 1;
     seen.set(plain, count);
     const id = count === 1 ? plain : `${plain} #${count}`;
-    if (body.includes("<failure")) return { id, status: "failed" };
-    return { id, status: body.includes("<skipped") ? "skipped" : "passed" };
+    if (body.includes("<failure")) return [{ id, status: "failed" }];
+    return [{ id, status: body.includes("<skipped") ? "skipped" : "passed" }];
   });
 }
 

@@ -16,6 +16,9 @@ const JUNIT = `<?xml version="1.0" encoding="UTF-8"?>
         <skipped />
       </testcase>
       <testcase name="skips" classname="" time="0" file="test/sandbox/a.test.ts" line="6" assertions="0" />
+      <testcase name="(unnamed)" classname="" time="0" file="test/sandbox/a.test.ts" line="7" assertions="0">
+        <skipped />
+      </testcase>
   </testsuite>
 </testsuites>
 `;
