@@ -31,7 +31,7 @@ export class BatchRunner {
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
     this.#handlers = {
-      append: ({ subject, drafts }) => events.append(subject, JSON.parse(drafts) as TimedDraft[]),
+      append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),
@@ -152,4 +152,8 @@ export class BatchRunner {
 
 function isDiskFull(result: StoreResult | undefined): boolean {
   return result !== undefined && "error" in result && result.error.options.reason === "DISK_FULL";
+}
+
+function parseDrafts(drafts: string | readonly TimedDraft[]): readonly TimedDraft[] {
+  return typeof drafts === "string" ? (JSON.parse(drafts) as TimedDraft[]) : drafts;
 }

@@ -44,7 +44,7 @@ function fileStore(link: WorkerLink): FileStore {
       append: (subject, drafts) =>
         link.call(
           "append",
-          { subject, drafts: JSON.stringify(drafts) },
+          { subject, drafts: draftsForWorker(drafts) },
           { inputBytes: draftBytes(drafts) },
         ),
       read: (subject, fromSeq, bounds) =>
@@ -77,6 +77,14 @@ function fileStore(link: WorkerLink): FileStore {
 /** Rough sizes of a job in a list, and of a spec with its files. */
 const JOB_BYTES = 2048;
 const SPEC_BYTES = 2 * 1024 * 1024;
+
+/** Bytes of a draft from which on a clone is cheaper than JSON, which looks at every character. */
+const CLONE_BYTES_LEAST = 1024;
+
+function draftsForWorker(drafts: readonly TimedDraft[]): string | readonly TimedDraft[] {
+  const isText = draftBytes(drafts) < drafts.length * CLONE_BYTES_LEAST;
+  return isText ? JSON.stringify(drafts) : drafts;
+}
 
 /** Rough sizes: only output, code and files are large. */
 function draftBytes(drafts: readonly TimedDraft[]): number {

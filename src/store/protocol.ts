@@ -7,7 +7,7 @@ import type { Subject } from "../core/event.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead } from "./contract.ts";
+import type { EventLine, JobPage, JobQuery, LogHead, TimedDraft } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** Most requests in one batch, which is one transaction. */
@@ -30,8 +30,8 @@ export interface StoreStats {
 /** Every operation with what it takes and gives. */
 export interface StoreOps {
   append: {
-    /** Drafts as JSON of `TimedDraft[]`: many small objects are dear to clone, one text is not. */
-    input: { readonly subject: Subject; readonly drafts: string };
+    /** Many small ones as JSON of `TimedDraft[]`: objects are dear to clone, one text is not. */
+    input: { readonly subject: Subject; readonly drafts: string | readonly TimedDraft[] };
     output: readonly EventLine[];
   };
   read: {
@@ -86,7 +86,12 @@ export type StoreResult = { readonly output: unknown } | { readonly error: WireE
 /** From the client to the Worker. */
 export type ToWorker =
   | { readonly type: "open"; readonly path: string }
-  | { readonly type: "batch"; readonly requests: readonly StoreRequest[] }
+  | {
+      readonly type: "batch";
+      readonly requests: readonly StoreRequest[];
+      /** Rough size of what is in them. */
+      readonly inputBytes: number;
+    }
   | { readonly type: "close" };
 
 /** From the Worker to the client. */

@@ -2,6 +2,7 @@
 
 import { BatchRunner } from "./batch.ts";
 import { type OpenDatabase, openDatabase } from "./database.ts";
+import { GarbageCount } from "./garbage.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { SpaceReserve } from "./space-reserve.ts";
 import { toWire } from "./wire-error.ts";
@@ -10,9 +11,12 @@ declare const self: Worker;
 
 let database: OpenDatabase | undefined;
 let runner: BatchRunner | undefined;
+const garbage = new GarbageCount();
 
 self.onmessage = ({ data: message }: MessageEvent<ToWorker>): void => {
   self.postMessage(answer(message));
+  if (message.type !== "batch") return;
+  garbage.add(message.inputBytes);
 };
 
 function answer(message: ToWorker): FromWorker {

@@ -5,6 +5,7 @@
 
 import { assert, CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
+import { GarbageCount } from "./garbage.ts";
 import {
   BATCH_BYTES_MAX,
   BATCH_REQUESTS_MAX,
@@ -41,6 +42,7 @@ export class WorkerLink {
   readonly #log: Log;
   readonly #waiting: Waiting[] = [];
   #waitingBytes = 0;
+  readonly #garbage = new GarbageCount();
   #outstanding: readonly Waiting[] = [];
   #isFlushScheduled = false;
   /** Settles `open` or `close`, the two steps that are no batch. */
@@ -154,7 +156,11 @@ export class WorkerLink {
     }
     this.#outstanding = this.#waiting.splice(0, count);
     try {
-      this.#post({ type: "batch", requests: this.#outstanding.map(({ request }) => request) });
+      this.#post({
+        type: "batch",
+        requests: this.#outstanding.map(({ request }) => request),
+        inputBytes: this.#outstanding.reduce((sum, { inputBytes }) => sum + inputBytes, 0),
+      });
     } catch (error) {
       // An input that structured clone refuses is a bug of one caller; it cannot be told apart.
       this.#settle(this.#outstanding.map(() => ({ error: cloneFailure(error) })));
@@ -192,7 +198,8 @@ export class WorkerLink {
     const answered = this.#outstanding;
     this.#outstanding = [];
     assert(answered.length === results.length, "the store answered another number of requests");
-    for (const [index, { settle }] of answered.entries()) {
+    for (const [index, { settle, inputBytes }] of answered.entries()) {
+      this.#garbage.add(inputBytes);
       const result = results[index];
       if (result === undefined) continue;
       if ("error" in result) settle.reject(fromWire(result.error));

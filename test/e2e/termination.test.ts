@@ -21,7 +21,7 @@ const { test } = host;
 
 /** How often each of the stubborn programs is ended. */
 const repeats = Number(process.env["CPRG_TEST_REPEATS"] ?? "100");
-const ATONCE = 8;
+const ATONCE = 12;
 /** For a host that is busy with other things; the tests wait for conditions, never for it. */
 const TIMEOUT_MS = 300_000;
 
@@ -165,7 +165,7 @@ for (const [title, code] of Object.entries(stubborn)) {
   test(
     `${title} has timed out, and nothing is left when \`finished\` arrives, ${repeats} times`,
     async () => {
-      const body = { language: "python", code, limits: { wall_seconds: 2 } };
+      const body = { language: "python", code, limits: { wall_seconds: 4 } };
       for (const { one } of await watchRepeatedly(() => body)) {
         expect(one.finished.data).toMatchObject({
           status: "timed_out",
@@ -206,7 +206,7 @@ test(
         language: "python",
         code: daemon,
         args: [wayOf(round)],
-        limits: { wall_seconds: wayOf(round) === "stay" ? 1 : 60, pids: 12, cpu_cores: 0.5 },
+        limits: { wall_seconds: wayOf(round) === "stay" ? 2 : 60, pids: 12, cpu_cores: 0.5 },
       }))
     ).map(({ round, one }) => ({ way: wayOf(round), one }));
     expect(new Set(seen.map(({ way }) => way))).toEqual(new Set(["stay", "leave"]));
