@@ -3,11 +3,12 @@
 import { CprgError } from "../core/errors.ts";
 import type { EventDraft } from "../core/event.ts";
 import type { Job, JobSpec } from "../core/job.ts";
-import { exportLog } from "../jobs/export.ts";
 import { checkCodeFile } from "../jobs/file-rules.ts";
-import { resultStream } from "../jobs/result-stream.ts";
 import { jobSpec } from "../jobs/spec.ts";
 import { StopSwitch } from "../jobs/stop-switch.ts";
+import { resultHead } from "../jobs/views.ts";
+import { exportLog } from "../record/export.ts";
+import { resultStream } from "../record/result-stream.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
 import { LANGUAGE_NAMES } from "../sandbox/languages.ts";
 import type { Store } from "../store/contract.ts";
@@ -159,7 +160,8 @@ async function showOutput(draft: EventDraft, output: RunOutput): Promise<void> {
 }
 
 async function printResult(job: Job, store: Store, terminal: Terminal): Promise<void> {
-  for await (const piece of resultStream(store.events, job)) await terminal.stdout.write(piece);
+  const result = { subject: `job:${job.id}` as const, head: resultHead(job) };
+  for await (const piece of resultStream(store.events, result)) await terminal.stdout.write(piece);
   await terminal.stdout.write("\n");
 }
 

@@ -5,11 +5,11 @@ import type { EventDraft } from "../core/event.ts";
 import { newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
-import { neverRan } from "../jobs/failed-outcome.ts";
 import type { JobLanguages } from "../jobs/languages.ts";
 import { runJob } from "../jobs/run.ts";
 import type { StopSwitch } from "../jobs/stop-switch.ts";
 import type { ExecProvider, Reservation } from "../provider/contract.ts";
+import { neverRan } from "../record/failed-outcome.ts";
 import type { Store } from "../store/contract.ts";
 import { DEFAULT_TENANT } from "../tenancy/keys.ts";
 

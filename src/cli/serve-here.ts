@@ -3,8 +3,8 @@
 import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
-import { Feed } from "../jobs/feed.ts";
 import { JobService } from "../jobs/service.ts";
+import { Feed } from "../record/feed.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
 import {
   fullPrivileges,

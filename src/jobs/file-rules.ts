@@ -3,7 +3,7 @@
 import { invalid } from "../core/errors.ts";
 import type { JobFile } from "../core/job.ts";
 import type { Limits } from "../core/limits.ts";
-import { base64Bytes, checkCString, shown, utf8Bytes } from "./text-rules.ts";
+import { base64Bytes, checkCString, shown, utf8Bytes } from "../core/text-rules.ts";
 
 /** Files of one job. */
 export const FILES_MAX = 1000;

@@ -8,10 +8,10 @@ import type { Job } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { ExecProvider, Reservation } from "../provider/contract.ts";
+import { neverRan, outcomeError, setupReason } from "../record/failed-outcome.ts";
+import type { Feed } from "../record/feed.ts";
+import { storeEnd } from "../record/finisher.ts";
 import type { JobStore } from "../store/contract.ts";
-import { neverRan, outcomeError, setupReason } from "./failed-outcome.ts";
-import type { Feed } from "./feed.ts";
-import { finishJob } from "./finisher.ts";
 import { DESCRIPTORS_PER_JOB } from "./free-descriptors.ts";
 import type { JobLanguages } from "./languages.ts";
 import { runJob } from "./run.ts";
@@ -257,10 +257,9 @@ export class JobQueue {
     const { jobs, clock, log, finishRetryMs } = this.#options;
     const retry = finishRetryMs === undefined ? {} : { retryMs: finishRetryMs };
     try {
-      const job = await finishJob(end, {
-        jobs,
-        clock,
+      const job = await storeEnd(() => jobs.finish(end.id, end.owner, end.outcome, clock.now()), {
         log,
+        fields: { job_id: end.id },
         stopping: this.#stopping.signal,
         ...retry,
       });

@@ -3,8 +3,8 @@
 import type { Clock } from "../core/clock.ts";
 import type { EventRow } from "../core/event.ts";
 import type { Job } from "../core/job.ts";
+import { neverRan } from "../record/failed-outcome.ts";
 import type { EventLog, JobStore } from "../store/contract.ts";
-import { neverRan } from "./failed-outcome.ts";
 
 /** What was found and ended. */
 export interface Recovered {

@@ -11,12 +11,12 @@ import type { JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Exec, ExecLease, ExecProvider, ExecSpec, Reservation } from "../provider/contract.ts";
+import { neverRan, notRecorded, outcomeError, setupReason } from "../record/failed-outcome.ts";
+import type { RowBounds } from "../record/output-rows.ts";
+import { Recorder } from "../record/recorder.ts";
 import { sandboxVariables } from "../sandbox/variables.ts";
 import type { TimedDraft } from "../store/contract.ts";
-import { neverRan, notRecorded, outcomeError, setupReason } from "./failed-outcome.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
-import type { RowBounds } from "./output-rows.ts";
-import { Recorder } from "./recorder.ts";
 import type { StopSwitch } from "./stop-switch.ts";
 
 /** What one run works with. */

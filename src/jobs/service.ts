@@ -11,19 +11,19 @@ import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import { isTerminal } from "../core/reasons.ts";
 import type { ExecProvider } from "../provider/contract.ts";
+import { exportLog } from "../record/export.ts";
+import { neverRan } from "../record/failed-outcome.ts";
+import type { Feed } from "../record/feed.ts";
+import { replayStream } from "../record/replay-stream.ts";
+import { resultStream } from "../record/result-stream.ts";
+import { TerminalWaits } from "../record/terminal-waits.ts";
 import type { EventLine, JobQuery, Store } from "../store/contract.ts";
-import { exportLog } from "./export.ts";
-import { neverRan } from "./failed-outcome.ts";
-import type { Feed } from "./feed.ts";
 import { checkCodeFile } from "./file-rules.ts";
 import { freeDescriptors } from "./free-descriptors.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
 import { JOB_SLOTS_DEFAULT, JobQueue, TENANT_CONCURRENCY_DEFAULT } from "./queue.ts";
 import { type Recovered, recoverJobs } from "./recovery.ts";
-import { replayStream } from "./replay-stream.ts";
-import { resultStream } from "./result-stream.ts";
-import { TerminalWaits } from "./terminal-waits.ts";
-import { type JobView, jobView } from "./views.ts";
+import { type JobView, jobView, resultHead } from "./views.ts";
 
 /** Jobs that may be queued, of all tenants together. */
 export const QUEUE_MAX = 1000;
@@ -238,12 +238,15 @@ export class JobService {
 
   /** Pieces of a result's JSON (`ResultView`), folded from the log as it is now. */
   result(job: Job): AsyncIterable<string> {
-    return resultStream(this.#options.store.events, job);
+    const subject = `job:${job.id}` as const;
+    return resultStream(this.#options.store.events, { subject, head: resultHead(job) });
   }
 
   /** Pieces of a replay's JSON: events from `fromSeq` to the newest. */
   replay(job: Job, fromSeq: number): AsyncIterable<string> {
-    return replayStream(this.#options.store.events, { job, fromSeq });
+    const subject = `job:${job.id}` as const;
+    const head = { job_id: job.id };
+    return replayStream(this.#options.store.events, { subject, head, fromSeq });
   }
 
   /** The sealed export of a job's log, in NDJSON. */

@@ -11,7 +11,8 @@ const floors: readonly (readonly string[])[] = [
   ["main"],
   ["cli"],
   ["http", "worker", "sdk"],
-  ["jobs", "control-plane", "dispatch", "attack"],
+  ["jobs", "sandboxes", "control-plane", "dispatch", "attack"],
+  ["record"],
   ["sandbox", "bridge", "provider", "tenancy"],
   ["store"],
   ["core", "gen"],
@@ -33,6 +34,8 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "control-plane": "worker and control-plane know each other only through the bridge",
     jobs: "a worker has no job queue",
     attack: "attacks run from the command line alone",
+    sandboxes: "a worker serves no sandboxes over HTTP",
+    record: "a worker keeps no log",
     dispatch: "a worker dispatches nothing",
     tenancy: "a worker has no keys to check",
     store: "a worker keeps no database",
@@ -42,7 +45,12 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     tenancy: "attacks need sandboxes alone",
     bridge: "attacks need sandboxes alone",
   },
-  sdk: { jobs: "the SDK reaches jobs over HTTP", attack: "the SDK attacks nothing" },
+  sdk: {
+    jobs: "the SDK reaches jobs over HTTP",
+    sandboxes: "the SDK reaches sandboxes over HTTP",
+    record: "the SDK keeps no log",
+    attack: "the SDK attacks nothing",
+  },
   sandbox: { store: "the local engine knows no SQLite" },
   provider: { store: "providers know no SQLite" },
 };
@@ -83,9 +91,10 @@ const reserved: readonly {
     matches: (target) =>
       target === "hono" || target.startsWith("hono/") || target.startsWith("@hono/"),
     isAllowed: (file) =>
-      !["jobs", "tenancy", "sandbox", "provider"].includes(folderOf(file) ?? "") &&
-      !isUnder(file, "src/core"),
-    rule: "jobs, tenancy, sandbox and provider know no HTTP types",
+      !["jobs", "sandboxes", "record", "tenancy", "sandbox", "provider"].includes(
+        folderOf(file) ?? "",
+      ) && !isUnder(file, "src/core"),
+    rule: "jobs, sandboxes, record, tenancy, sandbox and provider know no HTTP types",
   },
 ];
 

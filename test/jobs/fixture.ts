@@ -3,10 +3,10 @@
 import type { EventRow } from "../../src/core/event.ts";
 import type { Job, JobSpec } from "../../src/core/job.ts";
 import { silentLog } from "../../src/core/log.ts";
-import { Feed } from "../../src/jobs/feed.ts";
 import { JobService, type JobServiceOptions } from "../../src/jobs/service.ts";
 import { type JobRequest, jobSpec } from "../../src/jobs/spec.ts";
 import type { ResultView } from "../../src/jobs/views.ts";
+import { Feed } from "../../src/record/feed.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import { ephemeralSigningKey } from "../../src/store/signing-key.ts";
 import { type FakeOptions, FakeProvider, fakeLanguages } from "./fake-provider.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { CprgError } from "../../src/core/errors.ts";
 import type { Job } from "../../src/core/job.ts";
 import { type Log, silentLog } from "../../src/core/log.ts";
-import { Feed } from "../../src/jobs/feed.ts";
+import { Feed } from "../../src/record/feed.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import { openStore } from "../../src/store/open.ts";

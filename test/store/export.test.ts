@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { verifyExport } from "../../src/core/verify.ts";
-import { exportLog } from "../../src/jobs/export.ts";
+import { exportLog } from "../../src/record/export.ts";
 import type { EventLog } from "../../src/store/contract.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import { openStore } from "../../src/store/open.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Subject } from "../../src/core/event.ts";
-import { Feed } from "../../src/jobs/feed.ts";
+import { Feed } from "../../src/record/feed.ts";
 import { openStore } from "../../src/store/open.ts";
 import { allLines, finished, stdout, TempDir } from "./samples.ts";
 

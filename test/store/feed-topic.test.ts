@@ -5,7 +5,7 @@ import {
   TAILS_BYTES_MAX,
   type TailBudget,
   Topic,
-} from "../../src/jobs/feed-topic.ts";
+} from "../../src/record/feed-topic.ts";
 
 const ALL = { limit: 10_000, maxBytes: 100 * TAIL_BYTES_MAX };
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { Subject } from "../../src/core/event.ts";
-import { Feed, PAGE, SUBSCRIBERS_MAX } from "../../src/jobs/feed.ts";
-import { TAIL_BYTES_MAX, TAILS_BYTES_MAX } from "../../src/jobs/feed-topic.ts";
+import { Feed, PAGE, SUBSCRIBERS_MAX } from "../../src/record/feed.ts";
+import { TAIL_BYTES_MAX, TAILS_BYTES_MAX } from "../../src/record/feed-topic.ts";
 import type { EventLine, EventLog } from "../../src/store/contract.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import {

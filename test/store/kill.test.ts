@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { verifyExport } from "../../src/core/verify.ts";
-import { exportLog } from "../../src/jobs/export.ts";
+import { exportLog } from "../../src/record/export.ts";
 import { openStore } from "../../src/store/open.ts";
 import { ephemeralSigningKey } from "../../src/store/signing-key.ts";
 import { allLines, stdout, TempDir } from "./samples.ts";

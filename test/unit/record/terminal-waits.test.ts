@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { TerminalWaits } from "../../../src/jobs/terminal-waits.ts";
+import { TerminalWaits } from "../../../src/record/terminal-waits.ts";
 
 describe("TerminalWaits", () => {
   test("wakes those of one job, and forgets a wait that is closed", async () => {

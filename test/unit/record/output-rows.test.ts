@@ -5,7 +5,7 @@ import {
   outputRow,
   type RowBounds,
   RowCutter,
-} from "../../../src/jobs/output-rows.ts";
+} from "../../../src/record/output-rows.ts";
 import { randomBytes, randomChunks, randomFrom } from "./random.ts";
 
 function bytesOf(rows: readonly OutputRow[]): Buffer {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from "bun:test";
 import { type Clock, systemClock } from "../../../src/core/clock.ts";
 import type { EventDraft } from "../../../src/core/event.ts";
+import type { ExecNotice, OutputChannel } from "../../../src/provider/contract.ts";
 import {
   COMMIT_EVENTS_MAX,
   PENDING_BYTES_MAX,
   Recorder,
   type RecorderOptions,
-} from "../../../src/jobs/recorder.ts";
-import type { ExecNotice, OutputChannel } from "../../../src/provider/contract.ts";
+} from "../../../src/record/recorder.ts";
 import type { TimedDraft } from "../../../src/store/contract.ts";
 import { randomBytes, randomChunks, randomFrom } from "./random.ts";
 

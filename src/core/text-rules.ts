@@ -1,6 +1,6 @@
 /** Rules for text that ends in an argument vector, an environment or a file system. */
 
-import { invalid } from "../core/errors.ts";
+import { invalid } from "./errors.ts";
 
 /** What an error shows of a value: hostile text can be long. */
 const SHOWN_CHARS = 64;

@@ -1,21 +1,19 @@
 /**
- * The body of a result, folded from a job's log and written piece by piece: a result may hold a
+ * The body of a result, folded from the log of a run and written piece by piece: a result may hold a
  * hundred megabytes, and as many clients as like may ask for it at once. The log is read once for
  * each stream, and once more for a stream that is no UTF-8.
  */
 
-import type { EventRow } from "../core/event.ts";
-import type { Job } from "../core/job.ts";
+import type { EventRow, Subject } from "../core/event.ts";
 import type { LimitHit, Violation } from "../core/outcome.ts";
 import type { OutputChannel } from "../provider/contract.ts";
 import type { EventLog } from "../store/contract.ts";
 import { logPages } from "./log-pages.ts";
-import { resultHead } from "./views.ts";
 
 /** Where in a log the rows are that a fold reads. */
 interface Fold {
   readonly events: Pick<EventLog, "read">;
-  readonly jobId: string;
+  readonly subject: Subject;
   readonly toSeq: number;
 }
 
@@ -27,15 +25,21 @@ interface Findings {
   truncated: boolean;
 }
 
-/** Pieces of a result's JSON: of a job that ended, or of what there is so far. */
+/** Whose result, and its fields that need no output. */
+export interface ResultOf {
+  readonly subject: Subject;
+  readonly head: object;
+}
+
+/** Pieces of a result's JSON: of a run that ended, or of what there is so far. */
 export async function* resultStream(
   events: Pick<EventLog, "read" | "head">,
-  job: Job,
+  { subject, head: fields }: ResultOf,
 ): AsyncGenerator<string> {
-  const head = await events.head(`job:${job.id}`);
-  const fold: Fold = { events, jobId: job.id, toSeq: head?.count ?? 0 };
+  const head = await events.head(subject);
+  const fold: Fold = { events, subject, toSeq: head?.count ?? 0 };
   const found: Findings = { violations: [], limitsHit: [], binary: new Set(), truncated: false };
-  yield JSON.stringify(resultHead(job)).slice(0, -1);
+  yield JSON.stringify(fields).slice(0, -1);
   yield* textField(fold, { channel: "stdout", found });
   yield* textField(fold, { channel: "stderr" });
   for (const channel of ["stdout", "stderr"] as const) {
@@ -46,7 +50,7 @@ export async function* resultStream(
 }
 
 async function* rowsOf(fold: Fold): AsyncGenerator<EventRow> {
-  const subject = `job:${fold.jobId}` as const;
+  const { subject } = fold;
   for await (const page of logPages(fold.events, { subject, fromSeq: 1, toSeq: fold.toSeq })) {
     for (const { line } of page) yield JSON.parse(line) as EventRow;
   }

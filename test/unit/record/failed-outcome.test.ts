@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { CprgError } from "../../../src/core/errors.ts";
-import { outcomeError } from "../../../src/jobs/failed-outcome.ts";
+import { outcomeError } from "../../../src/record/failed-outcome.ts";
 
 test("outcomeError() says what to do about descriptors that ran out", () => {
   const setup = { step: "pipe", index: 0, errno: 24, errnoName: "EMFILE" };

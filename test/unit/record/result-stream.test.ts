@@ -1,8 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import type { Job } from "../../../src/core/job.ts";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
-import { outputRow } from "../../../src/jobs/output-rows.ts";
-import { resultStream } from "../../../src/jobs/result-stream.ts";
+import { resultHead } from "../../../src/jobs/views.ts";
+import { outputRow } from "../../../src/record/output-rows.ts";
+import { resultStream } from "../../../src/record/result-stream.ts";
 import type { TimedDraft } from "../../../src/store/contract.ts";
 import { memoryStore } from "../../../src/store/memory-store.ts";
 import { randomBytes, randomChunks, randomFrom } from "./random.ts";
@@ -25,7 +26,8 @@ async function resultOf(drafts: readonly TimedDraft[]) {
   const { events } = memoryStore();
   if (drafts.length > 0) await events.append(`job:${job.id}`, drafts);
   let text = "";
-  for await (const piece of resultStream(events, job)) text += piece;
+  const result = { subject: `job:${job.id}` as const, head: resultHead(job) };
+  for await (const piece of resultStream(events, result)) text += piece;
   return JSON.parse(text);
 }
 
