@@ -342,3 +342,17 @@ struct transfer_result archive_unpack(const char *path, uint32_t id, bool merge)
     }
     return unpack->result;
 }
+
+struct transfer_result archive_remove(const char *path) {
+    char prefix[CPRG_PATH_MAX];
+    const char *name = path_name(path);
+    int result = -K_EINVAL; /* "/" and "/x/.." have no name to remove */
+    if (path_is_plain(path + 1, CPRG_DEPTH_MAX)) {
+        memcpy(prefix, path, (size_t)(name - path));
+        prefix[name - path] = '\0';
+        int parent = sys_openat(K_AT_FDCWD, prefix, UNPACK_DIRECTORY, 0);
+        result = parent < 0 ? parent : tree_remove(parent, name);
+    }
+    result = result == -K_ENOENT ? 0 : result;
+    return (struct transfer_result){step_of(CPRG_STEP_ENTRY, 0, result), 0, 0};
+}

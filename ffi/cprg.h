@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CPRG_ABI    2u
+#define CPRG_ABI    3u
 #define CPRG_EXPORT __attribute__((visibility("default")))
 
 /* Bounds. Each is enforced by whoever parses, and a request beyond one is an error, never cut. */
@@ -187,6 +187,12 @@ CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t f
 /* Non-blocking read: bytes read, 0 at the end, -EAGAIN. Reads until the buffer is full or the pipe
    empty. */
 CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity);
+/* A new pseudo-terminal of the devpts instance at `devpts`, an O_PATH directory, with a size in
+   characters: fds are the master without blocking, the same again, and the terminal. Neither
+   becomes anyone's controlling terminal. */
+CPRG_EXPORT int32_t cprg_terminal(int32_t devpts, uint32_t columns, uint32_t rows, int32_t fds[3]);
+/* TIOCSWINSZ on a master; the foreground group gets SIGWINCH. */
+CPRG_EXPORT int32_t cprg_resize(int32_t master, uint32_t columns, uint32_t rows);
 /* PR_SET_DUMPABLE 0 and RLIMIT_CORE 1, which is no dump, not even to a pipe: core(5). */
 CPRG_EXPORT int32_t cprg_harden(void);
 /* Cuts the calling thread's capabilities down to those of `keep` (bit n: number n) that it has: the
@@ -219,6 +225,8 @@ enum cprg_op {
                               nr_inodes); nothing of it but its binds is ever visible; no target */
     CPRG_OP_DATA_BIND = 8, /* a directory `source` made in the data tmpfs (mode, owned by the
                               program), bound on target */
+    CPRG_OP_DEVPTS = 10,   /* a fresh devpts on target, whose terminals are the program's; source:
+                              further mount options. Its directory goes to the server with READY */
     CPRG_OP_READ_ONLY = 9, /* makes the existing subtree of target read-only (a bind of itself) */
 };
 
@@ -261,6 +269,7 @@ enum cprg_request_type {
     CPRG_REQUEST_UNPACK = 4, /* descriptor 0 read as an archive stream, made beneath path */
     CPRG_REQUEST_KILL = 5,   /* SIGKILL to all that descends from the exec's program, to that
                                 itself, and to what ended execs left; others go on. No answer */
+    CPRG_REQUEST_REMOVE = 6, /* path removed, with all that is beneath it; a transfer */
 };
 
 enum cprg_request_flags {
@@ -269,6 +278,7 @@ enum cprg_request_flags {
                                   staged and renamed); without it path itself is replaced at once */
     CPRG_FLAG_KEEPER = 4u,     /* EXEC: for a program that is in no cgroup of its own. A keeper
                                   adopts what it leaves, so that KILL finds it */
+    CPRG_FLAG_TERMINAL = 8u,   /* EXEC: stdin is a terminal, which becomes the controlling one */
 };
 
 struct cprg_rlimit {
@@ -314,10 +324,11 @@ struct cprg_request {
     uint32_t reserved;
 };
 /* Descriptors of an EXEC message, in order: stdin unless CPRG_FLAG_NULL_STDIN, stdout, stderr,
-   then cgroup.procs; of PACK and UNPACK: the stream, then cgroup.procs. */
+   then cgroup.procs; of PACK and UNPACK: the stream, then cgroup.procs; of REMOVE: cgroup.procs. */
 
 enum cprg_report_type {
-    CPRG_REPORT_READY = 1,        /* the workspace descriptor waits on the control socket */
+    CPRG_REPORT_READY = 1,        /* the workspace descriptor waits on the control socket, and with
+                                     it the devpts of the plan, if it has one */
     CPRG_REPORT_SETUP_FAILED = 2, /* step, index, err; init exits */
     CPRG_REPORT_STARTED = 3,      /* execve succeeded, or the transfer begins; code: cprg_filter,
                                      entries: pid of its keeper, 0: none */

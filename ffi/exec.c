@@ -1,7 +1,7 @@
 /*
  * exec.c - see exec.h. The order in the child, which init cloned with all signals blocked:
  *   1. enter the cgroups, so that all that follows is charged and killable
- *   2. new session
+ *   2. new session, and its controlling terminal if the request has one
  *   3. descriptors: streams to 0, 1, 2 and the status socket to 3, nothing else; umask
  *   4. rlimits, only lowered
  *   5. identity: the program's id, no groups, no capability in any of the five sets
@@ -39,8 +39,15 @@ static struct step_result exec_cgroups(const struct request *request) {
 
 /*** 2. Session ***/
 
-static struct step_result exec_session(void) {
-    return step_of(CPRG_STEP_SESSION, 0, sys_setsid());
+static struct step_result exec_session(const struct request *request) {
+    int result = sys_setsid();
+    if (result < 0) {
+        return step_of(CPRG_STEP_SESSION, 0, result);
+    }
+    if ((request->head->flags & CPRG_FLAG_TERMINAL) != 0) {
+        result = sys_ioctl(request->stream_fds[0], K_TIOCSCTTY, NULL);
+    }
+    return step_of(CPRG_STEP_SESSION, 2, result);
 }
 
 /*** 3. Descriptors ***/
@@ -128,7 +135,7 @@ struct step_result exec_prepare(const struct exec_start *start) {
     const struct exec_context *context = &start->context;
     struct step_result result = exec_cgroups(request);
     if (result.err == 0) {
-        result = exec_session();
+        result = exec_session(request);
     }
     if (result.err == 0) {
         result = exec_descriptors(request, context->status_fd);

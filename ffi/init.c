@@ -128,9 +128,20 @@ static void init_ready(const struct plan *plan) {
     init_require(step_of(CPRG_STEP_READY, 0, workspace));
     init_require(step_of(CPRG_STEP_CAPABILITIES, 0, identity_reduce_init()));
     init_require(step_of(CPRG_STEP_READY, 1, serve_start(plan->head->id_program, self)));
-    int sent = channel_send(CPRG_INIT_CONTROL_FD, "", 1, &workspace, 1);
+    int given[2] = {workspace, -1};
+    uint32_t count = 1;
+    const char *devpts = plan_devpts(plan);
+    if (devpts != NULL) {
+        given[count] = sys_openat(K_AT_FDCWD, devpts,
+                                  K_O_PATH | K_O_DIRECTORY | K_O_NOFOLLOW | K_O_CLOEXEC, 0);
+        init_require(step_of(CPRG_STEP_READY, 3, given[count]));
+        count++;
+    }
+    int sent = channel_send(CPRG_INIT_CONTROL_FD, "", 1, given, count);
     init_require(step_of(CPRG_STEP_READY, 2, sent));
-    (void)sys_close(workspace);
+    while (count > 0) {
+        (void)sys_close(given[--count]);
+    }
     struct cprg_report ready = report_make(CPRG_REPORT_READY, 0);
     if (report_write(CPRG_INIT_REPORT_FD, &ready) < 0) {
         sys_exit(0);

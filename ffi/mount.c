@@ -10,6 +10,7 @@
 #include "mount.h"
 
 #include "sys.h"
+#include "text.h"
 
 /*** One bind ***/
 
@@ -171,6 +172,24 @@ static int mount_new_on_target(struct root *root, const char *target, const char
 int mount_proc(struct root *root, const struct root_step *step) {
     return mount_new_on_target(root, step->target, "proc", K_MS_NOSUID | K_MS_NODEV | K_MS_NOEXEC,
                                NULL);
+}
+
+/* Without nodev, which would make its terminals unusable. Since Linux 4.7 each mount is an instance
+   of its own. */
+int mount_devpts(struct root *root, const struct root_step *step) {
+    char options[256];
+    size_t at = text_append(options, sizeof options, 0, "uid=");
+    at = text_append_number(options, sizeof options, at, root->program_owner);
+    at = text_append(options, sizeof options, at, ",gid=");
+    at = text_append_number(options, sizeof options, at, root->program_owner);
+    if (step->source != NULL) {
+        at = text_append(options, sizeof options, at, ",");
+        at = at == 0 ? 0 : text_append(options, sizeof options, at, step->source);
+    }
+    if (at == 0) {
+        return -K_E2BIG;
+    }
+    return mount_new_on_target(root, step->target, "devpts", K_MS_NOSUID | K_MS_NOEXEC, options);
 }
 
 int mount_data_bind(struct root *root, const struct root_step *step) {

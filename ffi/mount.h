@@ -6,6 +6,7 @@
 
 int mount_bind(struct root *root, const struct root_step *step);
 int mount_proc(struct root *root, const struct root_step *step);
+int mount_devpts(struct root *root, const struct root_step *step);
 int mount_mask(struct root *root, const struct root_step *step);
 int mount_data_bind(struct root *root, const struct root_step *step);
 int mount_read_only(struct root *root, const struct root_step *step);

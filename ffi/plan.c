@@ -48,6 +48,7 @@ static bool plan_read_step(const struct plan *plan, uint32_t index, struct root_
         out->source = message_path_text(&plan->message, step->source);
         return out->source != NULL && out->source[0] == '/';
     case CPRG_OP_DATA:
+    case CPRG_OP_DEVPTS:
         out->source = message_path_text(&plan->message, step->source);
         return out->source != NULL || step->source == 0;
     case CPRG_OP_DATA_BIND:
@@ -102,6 +103,15 @@ struct step_result plan_check(struct plan *plan, const unsigned char *bytes, uin
     return STEP_OK;
 }
 
+const char *plan_devpts(const struct plan *plan) {
+    for (uint32_t i = 0; i < plan->head->step_count; i++) {
+        if (plan->steps[i].op == CPRG_OP_DEVPTS) {
+            return message_path_text(&plan->message, plan->steps[i].target);
+        }
+    }
+    return NULL;
+}
+
 /*** Building ***/
 
 static int plan_run_step(struct root *root, uint32_t op, const struct root_step *step) {
@@ -116,6 +126,8 @@ static int plan_run_step(struct root *root, uint32_t op, const struct root_step 
         return mount_bind(root, step);
     case CPRG_OP_PROC:
         return mount_proc(root, step);
+    case CPRG_OP_DEVPTS:
+        return mount_devpts(root, step);
     case CPRG_OP_MASK:
         return mount_mask(root, step);
     case CPRG_OP_DATA:

@@ -6,7 +6,10 @@
 #include "sys.h"
 #include "text.h"
 
-#define REQUEST_FLAGS ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_MERGE | CPRG_FLAG_KEEPER))
+#define REQUEST_FLAGS                                                                              \
+    ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_MERGE | CPRG_FLAG_KEEPER | CPRG_FLAG_TERMINAL))
+/* A terminal is the program's standard input. */
+#define REQUEST_NO_TERMINAL ((uint32_t)(CPRG_FLAG_NULL_STDIN | CPRG_FLAG_TERMINAL))
 
 /* Takes the strings off what is left of the message: those that share bytes with each other would
    make this, and execve, as long as all of them together. */
@@ -32,6 +35,7 @@ static uint32_t request_stream_count(const struct cprg_request *head) {
         return 1;
     case CPRG_REQUEST_SIGNAL:
     case CPRG_REQUEST_KILL:
+    case CPRG_REQUEST_REMOVE:
     default:
         return 0;
     }
@@ -100,7 +104,8 @@ static int request_check_child(struct request *request) {
                                     sizeof(struct cprg_rlimit), 8);
     request->path = message_path_text(&request->message, head->path);
     if (request->rlimits == NULL || request->path == NULL || request->path[0] != '/' ||
-        (head->flags & ~REQUEST_FLAGS) != 0 || head->umask > 0777) {
+        (head->flags & ~REQUEST_FLAGS) != 0 ||
+        (head->flags & REQUEST_NO_TERMINAL) == REQUEST_NO_TERMINAL || head->umask > 0777) {
         return -K_EINVAL;
     }
     return head->type == CPRG_REQUEST_EXEC ? request_check_exec(request) : 0;
@@ -123,7 +128,8 @@ int request_check(struct request *request, const unsigned char *bytes, uint32_t 
     switch ((enum cprg_request_type)head->type) {
     case CPRG_REQUEST_EXEC:
     case CPRG_REQUEST_PACK:
-    case CPRG_REQUEST_UNPACK: {
+    case CPRG_REQUEST_UNPACK:
+    case CPRG_REQUEST_REMOVE: {
         int result = request_check_descriptors(request, received);
         return result < 0 ? result : request_check_child(request);
     }

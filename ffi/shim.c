@@ -173,6 +173,52 @@ CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity) {
     return (int32_t)length;
 }
 
+/*** Terminals ***/
+
+CPRG_EXPORT int32_t cprg_resize(int32_t master, uint32_t columns, uint32_t rows) {
+    struct kernel_winsize size = {(uint16_t)rows, (uint16_t)columns, 0, 0};
+    if (columns > UINT16_MAX || rows > UINT16_MAX) {
+        return -K_EINVAL;
+    }
+    return sys_ioctl(master, K_TIOCSWINSZ, &size);
+}
+
+/* ioctl_tty(2): TIOCGPTPEER opens the other end without a path, so that nothing that the program
+   may have put in its place is opened. */
+static int32_t shim_terminal_peer(int32_t master, uint32_t columns, uint32_t rows) {
+    int unlock = 0;
+    int32_t result = sys_ioctl(master, K_TIOCSPTLCK, &unlock);
+    if (result >= 0) {
+        result = cprg_resize(master, columns, rows);
+    }
+    if (result < 0) {
+        return result;
+    }
+    const uintptr_t flags = K_O_RDWR | K_O_NOCTTY | K_O_CLOEXEC;
+    return sys_ioctl(master, K_TIOCGPTPEER, (void *)flags);
+}
+
+CPRG_EXPORT int32_t cprg_terminal(int32_t devpts, uint32_t columns, uint32_t rows, int32_t fds[3]) {
+    int32_t master = sys_openat(
+        devpts, "ptmx", K_O_RDWR | K_O_NOCTTY | K_O_NONBLOCK | K_O_CLOEXEC | K_O_NOFOLLOW, 0);
+    if (master < 0) {
+        return master;
+    }
+    int32_t again = sys_fcntl(master, K_F_DUPFD_CLOEXEC, 0);
+    int32_t peer = again < 0 ? again : shim_terminal_peer(master, columns, rows);
+    if (peer < 0) {
+        (void)sys_close(master);
+        if (again >= 0) {
+            (void)sys_close(again);
+        }
+        return peer;
+    }
+    fds[0] = master;
+    fds[1] = again;
+    fds[2] = peer;
+    return 0;
+}
+
 /*** Processes ***/
 
 CPRG_EXPORT int32_t cprg_reap(int32_t pidfd, struct cprg_wait *out) {

@@ -50,6 +50,7 @@ enum {
 #define K_O_CREAT    0100
 #define K_O_EXCL     0200
 #define K_O_NONBLOCK 04000
+#define K_O_NOCTTY   0400
 #define K_O_CLOEXEC  02000000
 #define K_O_PATH     010000000
 #if defined(__aarch64__) /* arm64 swaps these four in its asm/fcntl.h */
@@ -76,6 +77,7 @@ enum {
 #define K_F_SETFL           4
 #define K_FD_CLOEXEC        1
 #define K_F_ADD_SEALS       1033
+#define K_F_DUPFD_CLOEXEC   1030
 #define K_F_SEAL_ALL        0x000f /* seal, shrink, grow, write */
 #define K_MFD_CLOEXEC       1u
 #define K_MFD_ALLOW_SEALING 2u
@@ -390,6 +392,20 @@ struct kernel_pollfd {
     int32_t fd;
     int16_t events;
     int16_t revents;
+};
+
+/*** ioctl_tty(2), the same on both CPUs ***/
+
+#define K_TIOCSCTTY   0x540Eu
+#define K_TIOCSWINSZ  0x5414u
+#define K_TIOCSPTLCK  0x40045431u
+#define K_TIOCGPTPEER 0x5441u
+
+struct kernel_winsize {
+    uint16_t rows;
+    uint16_t columns;
+    uint16_t width;
+    uint16_t height;
 };
 
 #endif

@@ -11,8 +11,8 @@ static void transfer_report(struct transfer_result result) {
     (void)report_write(EXEC_STATUS_FD, &report);
 }
 
-/* PACK leaves nothing behind, so SIGTERM may simply end it; UNPACK reads it from a descriptor and
-   cleans up (archive-unpack.c). Everything else stays blocked. */
+/* PACK and REMOVE leave nothing half-made, so SIGTERM may simply end them; UNPACK reads it from a
+   descriptor and cleans up (archive-unpack.c). Everything else stays blocked. */
 static void transfer_allow_sigterm(void) {
     const uint64_t mask = ~((uint64_t)1 << (K_SIGTERM - 1));
     (void)sys_sigprocmask(K_SIG_SETMASK, &mask, NULL);
@@ -27,7 +27,10 @@ _Noreturn void transfer_child(const struct exec_start *start) {
     (void)sys_umask(0); /* the stream's modes are exact */
     struct cprg_report started = report_make(CPRG_REPORT_STARTED, 0);
     (void)report_write(EXEC_STATUS_FD, &started);
-    if (request->head->type == CPRG_REQUEST_PACK) {
+    if (request->head->type == CPRG_REQUEST_REMOVE) {
+        transfer_allow_sigterm();
+        transfer_report(archive_remove(request->path));
+    } else if (request->head->type == CPRG_REQUEST_PACK) {
         transfer_allow_sigterm();
         transfer_report(archive_pack(request->path));
     } else {

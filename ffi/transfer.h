@@ -1,4 +1,5 @@
-/* transfer.h - PACK and UNPACK: a child of init, with the program's id, that moves files. */
+/* transfer.h - PACK, UNPACK and REMOVE: a child of init, with the program's id, that moves files.
+ */
 #ifndef CPRG_TRANSFER_H
 #define CPRG_TRANSFER_H
 
@@ -17,6 +18,8 @@ struct transfer_result {
 
 /* archive-pack.c: reads `path`, writes the stream. */
 struct transfer_result archive_pack(const char *path);
+/* archive-unpack.c: removes `path` and what is beneath it; links on the way to it are followed. */
+struct transfer_result archive_remove(const char *path);
 /* archive-unpack.c: reads the stream, makes `path`, or merges into it. */
 struct transfer_result archive_unpack(const char *path, uint32_t id, bool merge);
 

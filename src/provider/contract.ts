@@ -65,6 +65,53 @@ export interface FileTransfers {
   download(source: string, destination: string, options?: TransferOptions): Promise<void>;
 }
 
+/** Kind of an entry of a tree. */
+export type EntryType = "file" | "directory" | "link";
+
+/** What comes before an entry's content. */
+export interface EntryHead {
+  readonly type: EntryType;
+  /** Permission bits. */
+  readonly mode: number;
+  /** Relative; empty for the one thing that is transferred itself. */
+  readonly path: string;
+  /** Bytes of content: a file's, or a link's target. */
+  readonly size: number;
+}
+
+/** A head, or a piece of the content of the last one. */
+export type EntryPart = EntryHead | Uint8Array;
+
+/** Takes the entries of a tree; each call is awaited before more is read. */
+export interface EntrySink {
+  entry(head: EntryHead): Promise<void>;
+  /** A piece of the content of the last entry. */
+  content(bytes: Uint8Array): Promise<void>;
+}
+
+/** How entries are put at a place. */
+export interface PutOptions extends TransferOptions {
+  /** Into the directory that is there, entry by entry; without it the place itself is replaced. */
+  readonly isMerge?: boolean;
+}
+
+/** Files in and out as entries, for whoever has no path on this host; nothing is buffered. */
+export interface EntryTransfers {
+  /**
+   * Makes a file or tree at a path inside out of entries: directories before what is in them, of
+   * each exactly as much content as its head says. A stream that throws leaves nothing half-made.
+   */
+  putEntries(
+    entries: AsyncIterable<EntryPart>,
+    destination: string,
+    options?: PutOptions,
+  ): Promise<void>;
+  /** Hands a file or tree inside to a sink. */
+  takeEntries(source: string, sink: EntrySink, options?: TransferOptions): Promise<void>;
+  /** Removes a file, link or tree; one that is not there is no error. */
+  remove(path: string, options?: TransferOptions): Promise<void>;
+}
+
 /** An open environment. */
 export interface SandboxLease extends FileTransfers {
   /** Working directory and home inside. */
@@ -123,6 +170,12 @@ export type ExecNotice =
       readonly pids: number | null;
     };
 
+/** Size of a terminal in characters, each from 1 to 65535. */
+export interface TerminalSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
 /** What to execute. */
 export interface ExecSpec {
   /** Path, or a name looked up in the PATH of `variables`. */
@@ -133,6 +186,11 @@ export interface ExecSpec {
   readonly variables: Readonly<Record<string, string>>;
   /** `pipe` keeps standard input open for `write`; bytes are written and closed; default /dev/null. */
   readonly stdin?: "pipe" | Uint8Array;
+  /**
+   * Gives it a terminal of this size, its controlling one: input is written to it, `stdin` is not
+   * used, and all output comes as `stdout`.
+   */
+  readonly terminal?: TerminalSize;
   /** Chooses the profile of system calls where the engine has one for it; default `argv`. */
   readonly language?: string;
   /** Gives up the start, which then throws `canceled`; an exec that runs is ended with `kill`. */
@@ -155,7 +213,14 @@ export interface Exec {
   readonly pid: number;
   /** Writes to standard input; resolves when the kernel took the bytes. */
   write(bytes: Uint8Array): Promise<void>;
+  /** Ends standard input; on a terminal it types the end-of-file character (termios(3), VEOF). */
   closeInput(): Promise<void>;
+  /**
+   * Changes the size of its terminal; nothing happens after its end.
+   *
+   * @throws CprgError `failed_precondition` when it has none
+   */
+  resize(size: TerminalSize): void;
   /** Sends a signal (`SIGINT`) to the main process. */
   signal(name: string): void;
   /**
@@ -169,7 +234,7 @@ export interface Exec {
 }
 
 /** A lease of the richer kind. */
-export interface ExecLease extends SandboxLease {
+export interface ExecLease extends SandboxLease, EntryTransfers {
   /** What is in force here. */
   readonly layers: Layers;
   /** Guarantees that are not. */

@@ -1,22 +1,9 @@
 /** The archive stream of ffi/cprg.h: encoding what goes in, decoding what comes out. */
 
-import { CprgError } from "../core/errors.ts";
+import { assert, CprgError } from "../core/errors.ts";
+import type { EntryHead, EntryPart, EntrySink, EntryType } from "../provider/contract.ts";
 import { BOUNDS, ENTRY, ENTRY_AT, ENTRY_MAGIC, SIZES } from "./layout.ts";
 import { nextTurn } from "./turn.ts";
-
-/** Kind of an entry. */
-export type EntryType = "file" | "directory" | "link";
-
-/** What comes before an entry's content. */
-export interface EntryHead {
-  readonly type: EntryType;
-  /** Permission bits. */
-  readonly mode: number;
-  /** Relative; empty for the one thing that is transferred itself. */
-  readonly path: string;
-  /** Bytes of content: a file's, or a link's target. */
-  readonly size: number;
-}
 
 /** Small entries come many to a chunk: the event loop gets its turn in between. */
 const ENTRIES_PER_TURN = 128;
@@ -35,6 +22,56 @@ export function encodeEnd(): Uint8Array {
   return encodeHead(ENTRY.end, new Uint8Array(0), { mode: 0, size: 0 });
 }
 
+/**
+ * The stream of entries.
+ *
+ * @throws CprgError `invalid_argument` beyond a bound of the stream
+ */
+export async function* encodeArchive(
+  entries: AsyncIterable<EntryPart>,
+): AsyncGenerator<Uint8Array> {
+  let left = 0;
+  let count = 0;
+  for await (const part of entries) {
+    if (part instanceof Uint8Array) {
+      assert(part.length <= left, "an entry has no more content than its head says");
+      left -= part.length;
+      yield part;
+      continue;
+    }
+    assert(left === 0, "an entry's content is whole before the next one");
+    count += 1;
+    checkHead(part, count);
+    if (count % ENTRIES_PER_TURN === 0) await nextTurn();
+    left = part.size;
+    yield encodeEntry(part);
+  }
+  assert(left === 0, "the last entry's content is whole");
+  yield encodeEnd();
+}
+
+function checkHead({ path, type, size }: EntryHead, count: number): void {
+  const shown = JSON.stringify(path.slice(0, 128));
+  if (count > BOUNDS.entries) {
+    throw tooLarge(`more than ${BOUNDS.entries} files, directories and links`);
+  }
+  if (Buffer.byteLength(path) >= BOUNDS.pathBytes) {
+    throw tooLarge(`the path ${shown}… is longer than ${BOUNDS.pathBytes - 1} bytes`);
+  }
+  if (path.split("/").length > BOUNDS.depth) {
+    throw tooLarge(`the path ${shown}… is deeper than ${BOUNDS.depth} levels`);
+  }
+  if (type === "link" && size >= BOUNDS.pathBytes) {
+    throw tooLarge(`the target of the link ${shown} is longer than ${BOUNDS.pathBytes - 1} bytes`);
+  }
+}
+
+function tooLarge(what: string): CprgError {
+  return new CprgError("invalid_argument", `Cannot put files into the sandbox: ${what}`, {
+    reason: "ARCHIVE_BOUNDS",
+  });
+}
+
 function encodeHead(
   type: number,
   path: Uint8Array,
@@ -49,13 +86,6 @@ function encodeHead(
   view.setBigUint64(ENTRY_AT.size, BigInt(size), true);
   bytes.set(path, SIZES.entry);
   return bytes;
-}
-
-/** What a decoder hands on; each call is awaited before more is read. */
-export interface EntrySink {
-  entry(head: EntryHead): Promise<void>;
-  /** A piece of the content of the last entry. */
-  content(bytes: Uint8Array): Promise<void>;
 }
 
 /**

@@ -46,7 +46,7 @@ export async function listArtifacts(
   workspaceFd: number,
 ): Promise<readonly Artifact[]> {
   const found: Artifact[] = [];
-  const bytes = new BytesBound(workspaceFd, "collect artifacts");
+  const bytes = BytesBound.ofDisk(workspaceFd, "collect artifacts");
   const walk = { native, workspaceFd, found, bytes, share: new TurnShare(), names: 0 };
   await visit(walk, OUT, 0);
   return found;

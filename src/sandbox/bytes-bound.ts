@@ -15,14 +15,20 @@ export class BytesBound {
   readonly #mostBytes: number;
   #bytes = 0;
 
-  /**
-   * @param workspaceFd on the sandbox's disk, whose size is `limits.disk_mb`
-   * @param op a verb phrase for the error
-   */
-  constructor(workspaceFd: number, op: string) {
-    const disk = statfsSync(`/proc/self/fd/${workspaceFd}`);
-    this.#mostBytes = disk.blocks * disk.bsize + OUT_SLACK_BYTES;
+  /** @param op a verb phrase for the error */
+  constructor(mostBytes: number, op: string) {
+    this.#mostBytes = mostBytes;
     this.#op = op;
+  }
+
+  /**
+   * What the disk of a sandbox can hold, and a little more.
+   *
+   * @param workspaceFd on the sandbox's disk, whose size is `limits.disk_mb`
+   */
+  static ofDisk(workspaceFd: number, op: string): BytesBound {
+    const disk = statfsSync(`/proc/self/fd/${workspaceFd}`);
+    return new BytesBound(disk.blocks * disk.bsize + OUT_SLACK_BYTES, op);
   }
 
   /** @throws CprgError `resource_exhausted` when these bytes are too many */

@@ -18,7 +18,7 @@ import {
 import { rm } from "node:fs/promises";
 import { basename, dirname, join, posix, resolve } from "node:path";
 import { CprgError } from "../core/errors.ts";
-import type { EntryHead, EntrySink } from "./archive.ts";
+import type { EntryHead, EntrySink } from "../provider/contract.ts";
 import { BytesBound } from "./bytes-bound.ts";
 import { pack, type Transfer, type TransferHost } from "./transfer.ts";
 import { TurnShare } from "./turn.ts";
@@ -39,13 +39,29 @@ export async function downloadTree(
   transfer: Transfer,
   destination: string,
 ): Promise<void> {
+  const bytes = BytesBound.ofDisk(host.sandbox.workspaceFd, `download ${transfer.path}`);
+  await writeTree(destination, { bytes, fill: (sink) => pack(host, transfer, sink) });
+}
+
+/** What is written to a host path, and how much it may be. */
+export interface TreeSource {
+  readonly bytes: BytesBound;
+  /** Hands all entries to a sink. */
+  fill(sink: EntrySink): Promise<void>;
+}
+
+/**
+ * Makes a file or tree at a host path out of entries, replacing what is there.
+ *
+ * @throws CprgError as {@link downloadTree}, and whatever `fill` throws; then nothing is left
+ */
+export async function writeTree(destination: string, source: TreeSource): Promise<void> {
   const target = resolve(destination);
   mkdirSync(dirname(target), { recursive: true });
   const stage = join(dirname(target), `.cprg-stage-${randomUUID()}`);
-  const bytes = new BytesBound(host.sandbox.workspaceFd, `download ${transfer.path}`);
-  const writer = new StageWriter(stage, bytes);
+  const writer = new StageWriter(stage, source.bytes);
   try {
-    await pack(host, transfer, writer);
+    await source.fill(writer);
     await writer.finish();
     await replace(stage, target);
   } finally {

@@ -4,7 +4,7 @@ import { closeSync } from "node:fs";
 import type { CprgError, ErrorCode } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
-import type { ExecSpec } from "../provider/contract.ts";
+import type { ExecSpec, OutputChannel, TerminalSize } from "../provider/contract.ts";
 import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { LocalExec } from "./exec.ts";
@@ -22,6 +22,7 @@ import type { SeccompFilters } from "./seccomp/filters.ts";
 import { encodeExec } from "./spawn-plan.ts";
 import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
+import { terminalReader } from "./terminal-reader.ts";
 import { ownTurn } from "./turn.ts";
 import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
 
@@ -53,8 +54,8 @@ export interface ExecHost {
 /** The server's ends of a program's streams, and the program's own. */
 interface Pipes {
   readonly input: InputPipe | null;
-  readonly stdoutFd: number;
-  readonly stderrFd: number;
+  readonly outputs: readonly { readonly channel: OutputChannel; readonly fd: number }[];
+  readonly isTerminal: boolean;
   readonly theirs: readonly number[];
 }
 
@@ -72,13 +73,17 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
   try {
-    pipes = openPipes(host.native, spec);
+    pipes =
+      spec.terminal === undefined
+        ? openPipes(host.native, spec)
+        : openTerminal(host, spec.terminal);
     const message = encodeExec({
       id,
       argv: [spec.executable, ...spec.arguments],
       variables: spec.variables,
       directory: spec.directory ?? WORKSPACE,
       isNullStdin: pipes.input === null,
+      isTerminal: pipes.isTerminal,
       cgroupCount: group.fds.length,
       isKept: group.isKept ?? false,
       rlimits: execRlimits(limits, boundsOf(host.sandbox.groups)),
@@ -86,7 +91,8 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       oomScoreAdj: OOM_SCORE_ADJ,
       filter: host.filters.of(spec.language),
     });
-    await host.sandbox.channel.send(message, [...pipes.theirs, ...group.fds]);
+    const streams = pipes.isTerminal ? thrice(pipes.theirs) : pipes.theirs;
+    await host.sandbox.channel.send(message, [...streams, ...group.fds]);
   } catch (error) {
     if (pipes !== null) closeOurs(pipes);
     await dropGroup(host, group);
@@ -151,8 +157,11 @@ function openPipes(native: Native, spec: ExecSpec): Pipes {
     const stderr = open("read");
     return {
       input: stdin === null ? null : new InputPipe(stdin[1]),
-      stdoutFd: stdout[0],
-      stderrFd: stderr[0],
+      outputs: [
+        { channel: "stdout", fd: stdout[0] },
+        { channel: "stderr", fd: stderr[0] },
+      ],
+      isTerminal: false,
       theirs: [...(stdin === null ? [] : [stdin[0]]), stdout[1], stderr[1]],
     };
   } catch (error) {
@@ -161,10 +170,26 @@ function openPipes(native: Native, spec: ExecSpec): Pipes {
   }
 }
 
+/** One terminal is all three streams of its program. */
+function openTerminal({ native, sandbox }: ExecHost, size: TerminalSize): Pipes {
+  if (sandbox.devptsFd < 0) throw sandboxGone();
+  const { output, input, peer } = native.terminal(sandbox.devptsFd, size);
+  return {
+    input: new InputPipe(input),
+    outputs: [{ channel: "stdout", fd: output }],
+    isTerminal: true,
+    theirs: [peer],
+  };
+}
+
 function closeOurs(pipes: Pipes): void {
   pipes.input?.abandon();
-  closeSync(pipes.stdoutFd);
-  closeSync(pipes.stderrFd);
+  for (const { fd } of pipes.outputs) closeSync(fd);
+}
+
+/** Standard input, output and error are one terminal. */
+function thrice(fds: readonly number[]): readonly number[] {
+  return [...fds, ...fds, ...fds];
 }
 
 async function dropGroup({ sandbox, log }: ExecHost, group: ExecGroup): Promise<void> {
@@ -206,17 +231,18 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     onTimeUp: (reason) => execBox.exec?.kill(reason),
   });
   const limitBytes = limits.output_kb * KIB;
-  const output = (channel: "stdout" | "stderr", fd: number): OutputStream =>
-    new OutputStream({
+  const outputs = pipes.outputs.map(({ channel, fd }) => {
+    const reader = Bun.file(fd).stream().getReader();
+    return new OutputStream({
       channel,
-      reader: Bun.file(fd).stream().getReader(),
+      reader: pipes.isTerminal ? terminalReader(reader) : reader,
       onEnd: () => closeSync(fd),
       drain: () => native.drain(fd),
       limitBytes,
       queue,
       onTruncated: () => watch.hit("output_kb", { observed: limits.output_kb, sampled: false }),
     });
-  const outputs = [output("stdout", pipes.stdoutFd), output("stderr", pipes.stderrFd)];
+  });
   const exec = new LocalExec({
     id,
     native,
@@ -228,6 +254,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     queue,
     outputs,
     input: pipes.input,
+    terminalFd: pipes.isTerminal ? (pipes.outputs[0]?.fd ?? null) : null,
     started,
     exited,
     violated,

@@ -10,7 +10,7 @@ import type { Log } from "../core/log.ts";
 import type { Outcome, Violation } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
-import type { Exec, ExecNotice } from "../provider/contract.ts";
+import type { Exec, ExecNotice, TerminalSize } from "../provider/contract.ts";
 import type { ExecGroup } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { decideOutcome, isUnnamedViolation, type MainEnd } from "./exec-outcome.ts";
@@ -26,6 +26,8 @@ import { encodeSignal } from "./spawn-plan.ts";
 import { signalNumber } from "./steps.ts";
 import type { LimitWatch } from "./watch.ts";
 
+/** What Ctrl-D types: the default of VEOF, termios(3). */
+const END_OF_FILE = new Uint8Array([4]);
 const SIGTERM = "SIGTERM";
 const SIGKILL = 9;
 /** Tries to signal a main process whose sandbox is busy, and the pause between two. */
@@ -44,6 +46,8 @@ export interface ExecParts {
   readonly queue: NoticeQueue;
   readonly outputs: readonly OutputStream[];
   readonly input: InputPipe | null;
+  /** Our end of its terminal, open until its output is read to the end; null without one. */
+  readonly terminalFd: number | null;
   /** The report that it runs. */
   readonly started: Report;
   /** The report of its end, or null when the sandbox ended first. */
@@ -68,6 +72,8 @@ export class LocalExec implements Exec {
   #graceEndsMs = Number.POSITIVE_INFINITY;
   #isMainGone = false;
   #isKilling = false;
+  /** A stream has ended, and its descriptor is closed. */
+  #isDrained = false;
   /** When the caller itself sent SIGKILL. */
   #killSentNs: bigint | null = null;
   /** Settles when the sandbox was destroyed, or could not be, because this exec does not end. */
@@ -79,6 +85,12 @@ export class LocalExec implements Exec {
   constructor(parts: ExecParts) {
     this.#parts = parts;
     this.drained = Promise.allSettled(parts.outputs.map(({ done }) => done));
+    for (const { done } of parts.outputs) {
+      const note = (): void => {
+        this.#isDrained = true;
+      };
+      done.then(note, note);
+    }
     parts.watch.start();
     // Before `#run` waits for the end, so that of two reports in one read this one is seen first.
     void parts.violated.then((report) => this.#violate(report));
@@ -97,8 +109,20 @@ export class LocalExec implements Exec {
     return this.#inputPipe().write(bytes);
   }
 
-  closeInput(): Promise<void> {
-    return this.#inputPipe().close();
+  async closeInput(): Promise<void> {
+    const input = this.#inputPipe();
+    // The master stays open: closing it would hang up, not end the input.
+    await (this.#parts.terminalFd === null ? input.close() : input.write(END_OF_FILE));
+  }
+
+  resize(size: TerminalSize): void {
+    const { terminalFd, native } = this.#parts;
+    if (terminalFd === null) {
+      throw new CprgError("failed_precondition", "Cannot resize: the program has no terminal", {
+        reason: "NO_TERMINAL",
+      });
+    }
+    if (!this.#isDrained) native.resize(terminalFd, size);
   }
 
   signal(name: string): void {

@@ -6,7 +6,7 @@
 import { assert, CprgError } from "../core/errors.ts";
 
 /** `CPRG_ABI`. */
-export const ABI = 2;
+export const ABI = 3;
 
 /** Bounds of the header that the server checks before it sends. */
 export const BOUNDS = {
@@ -52,16 +52,17 @@ export const OP = {
   data: 7,
   dataBind: 8,
   readOnly: 9,
+  devpts: 10,
 } as const;
 
 /** `enum cprg_bind`. */
 export const BIND = { readOnly: 1, noexec: 2, optional: 4, device: 8 } as const;
 
 /** `enum cprg_request_type`. */
-export const REQUEST = { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5 } as const;
+export const REQUEST = { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5, remove: 6 } as const;
 
 /** `enum cprg_request_flags`. */
-export const FLAG = { nullStdin: 1, merge: 2, keeper: 4 } as const;
+export const FLAG = { nullStdin: 1, merge: 2, keeper: 4, terminal: 8 } as const;
 
 /** `enum cprg_filter`: what becomes of a call that the filter of an exec traps. */
 export const FILTER = { none: 0, notify: 1, kill: 2 } as const;

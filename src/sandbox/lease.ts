@@ -9,15 +9,20 @@ import type {
   Artifact,
   Command,
   CommandResult,
+  EntryPart,
+  EntrySink,
   Exec,
   ExecLease,
   ExecSpec,
   LeaseCapability,
+  PutOptions,
   TransferOptions,
 } from "../provider/contract.ts";
 import { invokeThrough } from "../provider/invoke.ts";
 import { encodeEnd, encodeEntry } from "./archive.ts";
 import { listArtifacts } from "./artifacts.ts";
+import { boundedSink } from "./bounded-sink.ts";
+import { BytesBound } from "./bytes-bound.ts";
 import { downloadTree } from "./download.ts";
 import type { LocalExec } from "./exec.ts";
 import { startExec } from "./exec-start.ts";
@@ -28,8 +33,8 @@ import type { Native } from "./native.ts";
 import { HOME, WORKSPACE, WRITABLE } from "./root-plan.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { SeccompFilters } from "./seccomp/filters.ts";
-import { type Transfer, unpack } from "./transfer.ts";
-import { uploadTree } from "./upload.ts";
+import { pack, remove, type Transfer, unpack } from "./transfer.ts";
+import { putEntries, uploadTree } from "./upload.ts";
 import { sandboxVariables } from "./variables.ts";
 
 const FILE_MODE = 0o644;
@@ -105,6 +110,32 @@ export class LocalLease implements ExecLease {
   async download(source: string, destination: string, options?: TransferOptions): Promise<void> {
     await this.#transfer({ path: source, ...(options ? { options } : {}) }, (transfer) =>
       downloadTree(this.#parts, transfer, destination),
+    );
+  }
+
+  async putEntries(
+    entries: AsyncIterable<EntryPart>,
+    destination: string,
+    { isMerge: isMergeWanted = false, ...options }: PutOptions = {},
+  ): Promise<void> {
+    // What is mounted there cannot be replaced.
+    const isMerge = isMergeWanted || WRITABLE.some(({ path }) => path === insidePath(destination));
+    await this.#transfer({ path: destination, isMerge, options }, (transfer) =>
+      putEntries(this.#parts, transfer, entries),
+    );
+  }
+
+  async takeEntries(source: string, sink: EntrySink, options?: TransferOptions): Promise<void> {
+    await this.#transfer({ path: source, ...(options ? { options } : {}) }, async (transfer) => {
+      const op = `take files out of ${transfer.path}`;
+      const bytes = BytesBound.ofDisk(this.#parts.sandbox.workspaceFd, op);
+      await pack(this.#parts, transfer, boundedSink(sink, bytes));
+    });
+  }
+
+  async remove(path: string, options?: TransferOptions): Promise<void> {
+    await this.#transfer({ path, ...(options ? { options } : {}) }, (transfer) =>
+      remove(this.#parts, transfer),
     );
   }
 

@@ -8,6 +8,7 @@ import { dlopen } from "bun:ffi";
 import { closeSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import type { TerminalSize } from "../provider/contract.ts";
 import { readEmbedded } from "./embedded.ts";
 import { BOUNDS, checkAbi, LAUNCH, SIZES } from "./layout.ts";
 import { errnoName, stepError } from "./steps.ts";
@@ -32,6 +33,8 @@ const SYMBOLS = {
   cprg_statfs: { args: ["i32", "ptr"], returns: "i32" },
   cprg_open_beneath: { args: ["i32", "ptr", "i32", "u32"], returns: "i32" },
   cprg_read: { args: ["i32", "ptr", "u32"], returns: "i32" },
+  cprg_terminal: { args: ["i32", "u32", "u32", "ptr"], returns: "i32" },
+  cprg_resize: { args: ["i32", "u32", "u32"], returns: "i32" },
   cprg_harden: { args: [], returns: "i32" },
   cprg_reduce: { args: ["u64"], returns: "i32" },
   cprg_restart: { args: ["ptr", "u32", "ptr", "u32", "ptr", "u32"], returns: "i32" },
@@ -78,6 +81,13 @@ export interface FileSystemSpace {
   readonly blocksFree: number;
   readonly inodes: number;
   readonly inodesFree: number;
+}
+
+/** Descriptors of a terminal: our end twice, to read from and to write to, and the program's. */
+export interface Terminal {
+  readonly output: number;
+  readonly input: number;
+  readonly peer: number;
 }
 
 /** How process 1 ended. */
@@ -267,6 +277,19 @@ export class Native {
     const result = this.#library.cprg_read(fd, this.#drained, this.#drained.length);
     if (result === -EAGAIN) return null;
     return this.#check("read", result);
+  }
+
+  /** A new terminal of a devpts directory. */
+  terminal(devptsFd: number, { columns, rows }: TerminalSize): Terminal {
+    const fds = new Int32Array(3);
+    this.#check("terminal", this.#library.cprg_terminal(devptsFd, columns, rows, fds));
+    const [output = -1, input = -1, peer = -1] = fds;
+    return { output, input, peer };
+  }
+
+  /** Tells a terminal, and through SIGWINCH its programs, how large it is. */
+  resize(masterFd: number, { columns, rows }: TerminalSize): void {
+    this.#check("resize", this.#library.cprg_resize(masterFd, columns, rows));
   }
 
   /** Keeps other processes of this user from reading the server's memory; no core dumps. */

@@ -69,6 +69,12 @@ export class OffExec implements Exec {
     await this.#process.stdin.end();
   }
 
+  resize(): void {
+    throw new CprgError("failed_precondition", "Cannot resize: the program has no terminal", {
+      reason: "NO_TERMINAL",
+    });
+  }
+
   signal(name: string): void {
     this.#process.kill(name as NodeJS.Signals);
   }

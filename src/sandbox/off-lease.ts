@@ -17,14 +17,21 @@ import type {
   Artifact,
   Command,
   CommandResult,
+  EntryPart,
+  EntrySink,
   ExecLease,
   ExecSpec,
   LeaseCapability,
+  PutOptions,
 } from "../provider/contract.ts";
 import { invokeThrough } from "../provider/invoke.ts";
+import { BytesBound } from "./bytes-bound.ts";
+import { writeTree } from "./download.ts";
+import { handOn } from "./hand-on.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { OffExec } from "./off-exec.ts";
 import { HOME, WORKSPACE } from "./root-plan.ts";
+import { treeEntries } from "./upload.ts";
 import { sandboxVariables } from "./variables.ts";
 
 /** What a lease is made of. */
@@ -64,6 +71,11 @@ export class OffLease implements ExecLease {
 
   async exec(spec: ExecSpec): Promise<OffExec> {
     if (this.#release !== null) throw sandboxGone();
+    if (spec.terminal !== undefined) {
+      throw new CprgError("unimplemented", "Cannot give a program a terminal without a sandbox", {
+        reason: "NO_TERMINAL",
+      });
+    }
     const exec = new OffExec(
       {
         ...spec,
@@ -93,6 +105,29 @@ export class OffLease implements ExecLease {
 
   async download(source: string, destination: string): Promise<void> {
     this.#copy(this.#path(source), destination);
+  }
+
+  async putEntries(
+    entries: AsyncIterable<EntryPart>,
+    destination: string,
+    { isMerge = false }: PutOptions = {},
+  ): Promise<void> {
+    const target = this.#path(destination);
+    const isRoot = target === this.root || target === this.home;
+    const place = isMerge || isRoot ? join(this.#parts.directory, crypto.randomUUID()) : target;
+    const bytes = new BytesBound(Number.POSITIVE_INFINITY, "put files");
+    await writeTree(place, { bytes, fill: (sink) => handOn(entries, sink) });
+    if (place === target) return;
+    cpSync(place, target, { recursive: true, verbatimSymlinks: true });
+    rmSync(place, { recursive: true, force: true });
+  }
+
+  async takeEntries(source: string, sink: EntrySink): Promise<void> {
+    await handOn(treeEntries(this.#path(source)), sink);
+  }
+
+  async remove(path: string): Promise<void> {
+    rmSync(this.#path(path), { recursive: true, force: true });
   }
 
   async artifacts(): Promise<readonly Artifact[]> {

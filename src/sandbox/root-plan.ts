@@ -1,6 +1,6 @@
 /**
  * What a sandbox sees as its root: the host's programs, read-only, an /etc that is made up, a fresh
- * /proc with holes, five devices, and one small writable file system behind four directories.
+ * /proc with holes, six devices, terminals of its own, and one small writable file system behind four directories.
  * Nothing else of the host exists inside.
  */
 
@@ -50,7 +50,11 @@ const SMALL_FILE_BYTES = 32 * 1024;
 
 const MERGED_USR = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"] as const;
 const DEVICES = ["null", "zero", "full", "random", "urandom"] as const;
+/** Terminals that one sandbox may have open, those of its own programs among them. */
+export const TERMINALS_MAX = 64;
+const DEVPTS_OPTIONS = `mode=0620,ptmxmode=0666,max=${TERMINALS_MAX}`;
 const DEVICE_LINKS = {
+  ptmx: "pts/ptmx",
   fd: "/proc/self/fd",
   stdin: "/proc/self/fd/0",
   stdout: "/proc/self/fd/1",
@@ -215,6 +219,9 @@ function devices(): PlanStep[] {
   const flags = BIND.readOnly | BIND.noexec | BIND.device;
   return [
     ...DEVICES.map((name) => bind(`/dev/${name}`, `/dev/${name}`, flags)),
+    // Controls whoever opens it, and is nobody else's: tty(4).
+    bind("/dev/tty", "/dev/tty", flags),
+    { op: OP.devpts, target: "/dev/pts", source: DEVPTS_OPTIONS },
     ...Object.entries(DEVICE_LINKS).map(([name, source]) => ({
       op: OP.link,
       target: `/dev/${name}`,

@@ -49,6 +49,8 @@ export interface Sandbox {
   readonly groups: SandboxGroups;
   /** A directory inside, held open until `destroy`; -1 from then on. */
   readonly workspaceFd: number;
+  /** The directory of its terminals, likewise; -1 as well where it has none. */
+  readonly devptsFd: number;
   readonly pid: number;
   /** Set once process 1 is gone. */
   readonly death: Promise<Death>;
@@ -85,13 +87,9 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       await started.end();
       isGone = true;
     });
-    const workspaceFd = await started.ready(host, options, groups);
-    const workspace = { fd: workspaceFd };
-    undo.defer(() => {
-      workspace.fd = -1;
-      closeSync(workspaceFd);
-    });
-    return sandboxOf(started, groups, { workspace, undo: undo.move() });
+    const directories = await started.ready(host, options, groups);
+    undo.defer(() => directories.close());
+    return sandboxOf(started, groups, { directories, undo: undo.move() });
   } catch (error) {
     const failures = await undo.disposeAsync().then(
       () => [],
@@ -126,16 +124,19 @@ function sandboxOf(
   started: Process1,
   groups: SandboxGroups,
   {
-    workspace,
+    directories,
     undo,
-  }: { readonly workspace: { readonly fd: number }; readonly undo: AsyncDisposableStack },
+  }: { readonly directories: InnerDirectories; readonly undo: AsyncDisposableStack },
 ): Sandbox {
   let ending: Promise<void> | null = null;
   return {
     channel: started.channel,
     groups,
     get workspaceFd() {
-      return workspace.fd;
+      return directories.workspaceFd;
+    },
+    get devptsFd() {
+      return directories.devptsFd;
     },
     pid: started.launched.pid,
     death: started.death,
@@ -185,6 +186,25 @@ function keep(
   return pair;
 }
 
+/** Directories inside that the server holds open. */
+class InnerDirectories {
+  workspaceFd: number;
+  devptsFd: number;
+
+  /** @param fds as they come with READY (`CPRG_REPORT_READY`) */
+  constructor([workspaceFd, devptsFd = -1]: readonly number[]) {
+    if (workspaceFd === undefined) throw new CprgError("internal", "READY came without its fd");
+    this.workspaceFd = workspaceFd;
+    this.devptsFd = devptsFd;
+  }
+
+  close(): void {
+    for (const fd of [this.workspaceFd, this.devptsFd]) if (fd >= 0) closeSync(fd);
+    this.workspaceFd = -1;
+    this.devptsFd = -1;
+  }
+}
+
 /** Process 1 from its launch to its reaping. */
 class Process1 {
   readonly #native: Native;
@@ -219,8 +239,12 @@ class Process1 {
     return this.#death.promise;
   }
 
-  /** Sends the plan and waits until the root stands: the descriptor of the workspace. */
-  async ready(host: SandboxHost, options: SandboxOptions, groups: SandboxGroups): Promise<number> {
+  /** Sends the plan and waits until the root stands: what process 1 gives of it. */
+  async ready(
+    host: SandboxHost,
+    options: SandboxOptions,
+    groups: SandboxGroups,
+  ): Promise<InnerDirectories> {
     await this.channel.send(host.plans.encoded(options.limits, this.#programId), []);
     groups.prepare();
     const report = await this.#waitSetup(options.signal);
@@ -233,9 +257,7 @@ class Process1 {
         ...(report.step === MOUNT_STEP && subject !== undefined ? { subject } : {}),
       });
     }
-    const [workspaceFd] = this.channel.receiveFds();
-    if (workspaceFd === undefined) throw new CprgError("internal", "READY came without its fd");
-    return workspaceFd;
+    return new InnerDirectories(this.channel.receiveFds());
   }
 
   /** Kills it and waits until it is reaped, and everything in its namespaces with it. */

@@ -95,6 +95,8 @@ export interface ExecRequest {
   readonly variables: Readonly<Record<string, string>>;
   readonly directory: string;
   readonly isNullStdin: boolean;
+  /** Standard input is a terminal, which becomes the controlling one. */
+  readonly isTerminal: boolean;
   readonly cgroupCount: number;
   /** Whether a keeper stands between process 1 and the program. */
   readonly isKept: boolean;
@@ -122,7 +124,9 @@ export function encodeExec(request: ExecRequest): Uint8Array {
   message.u32(REQUEST_AT.type, REQUEST.exec);
   message.u32(REQUEST_AT.id, request.id);
   const nullStdin = request.isNullStdin ? FLAG.nullStdin : 0;
-  message.u32(REQUEST_AT.flags, nullStdin | (request.isKept ? FLAG.keeper : 0));
+  const terminal = request.isTerminal ? FLAG.terminal : 0;
+  const keeper = request.isKept ? FLAG.keeper : 0;
+  message.u32(REQUEST_AT.flags, nullStdin | terminal | keeper);
   message.u32(REQUEST_AT.cgroupCount, request.cgroupCount);
   message.u32(REQUEST_AT.umask, request.umask);
   message.u32(REQUEST_AT.oomScoreAdj, request.oomScoreAdj);
@@ -199,10 +203,10 @@ export function encodeKill(id: number): Uint8Array {
   return message.finish();
 }
 
-/** A transfer of a path, in (`unpack`) or out (`pack`). */
+/** A transfer of a path, in (`unpack`) or out (`pack`), or its removal. */
 export interface TransferRequest {
   readonly id: number;
-  readonly type: "pack" | "unpack";
+  readonly type: "pack" | "unpack" | "remove";
   readonly path: string;
   /** Into an existing directory, entry by entry. */
   readonly isMerge: boolean;

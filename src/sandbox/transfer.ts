@@ -6,8 +6,8 @@
 import { closeSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
 import { startTimer } from "../core/timer.ts";
-import type { TransferOptions } from "../provider/contract.ts";
-import { decodeArchive, type EntrySink } from "./archive.ts";
+import type { EntrySink, TransferOptions } from "../provider/contract.ts";
+import { decodeArchive } from "./archive.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
 import { killUntil } from "./kill-until.ts";
@@ -127,6 +127,23 @@ export async function pack(host: TransferHost, transfer: Transfer, sink: EntrySi
   }
 }
 
+/**
+ * Removes what is at a path inside, and all beneath it; nothing there is no error.
+ *
+ * @throws CprgError as {@link unpack}
+ */
+export async function remove(host: TransferHost, transfer: Transfer): Promise<void> {
+  const running = await begin(host, { ...transfer, type: "remove", theirs: null });
+  const stop = stopOn(transfer.options, () => running.terminate());
+  try {
+    const report = await running.reports.ended;
+    stop.check();
+    checkReport(report, transfer, "remove files of");
+  } finally {
+    stop.dispose();
+  }
+}
+
 async function* chunksOf(reader: Pick<ByteReader, "read">): AsyncGenerator<Uint8Array> {
   let sinceYield = 0;
   for (;;) {
@@ -148,15 +165,16 @@ interface Running {
 
 async function begin(
   { sandbox }: TransferHost,
-  request: Transfer & { readonly type: "pack" | "unpack"; readonly theirs: number },
+  request: Transfer & { type: "pack" | "unpack" | "remove"; readonly theirs: number | null },
 ): Promise<Running> {
   const { id, type, path, isMerge, theirs } = request;
   const { channel } = sandbox;
   const reports = listenFor(channel, id);
   try {
-    await channel.send(encodeTransfer({ id, type, path, isMerge: isMerge ?? false }), [theirs]);
+    const fds = theirs === null ? [] : [theirs];
+    await channel.send(encodeTransfer({ id, type, path, isMerge: isMerge ?? false }), fds);
   } finally {
-    closeSync(theirs);
+    if (theirs !== null) closeSync(theirs);
   }
   let isTerminating = false;
   return {

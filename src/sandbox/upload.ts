@@ -3,7 +3,8 @@
 import { createReadStream, lstatSync, readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
-import { encodeEnd, encodeEntry } from "./archive.ts";
+import type { EntryPart } from "../provider/contract.ts";
+import { encodeArchive } from "./archive.ts";
 import { BOUNDS } from "./layout.ts";
 import { type Transfer, type TransferHost, unpack } from "./transfer.ts";
 
@@ -22,9 +23,22 @@ export async function uploadTree(
   if (transfer.isMerge === true && !status.isDirectory()) {
     throw new CprgError("invalid_argument", `Cannot put a file on the directory ${transfer.path}`);
   }
+  await putEntries(host, transfer, treeEntries(source));
+}
+
+/**
+ * Puts entries at the transfer's path.
+ *
+ * @throws what the entries threw; otherwise as {@link unpack}
+ */
+export async function putEntries(
+  host: TransferHost,
+  transfer: Transfer,
+  entries: AsyncIterable<EntryPart>,
+): Promise<void> {
   const reading: Reading = { failure: null };
   try {
-    await unpack(host, transfer, noting(encodeTree(source, ""), reading));
+    await unpack(host, transfer, noting(encodeArchive(entries), reading));
   } catch (error) {
     // A source that cannot be read cuts the stream: the cut is what the sandbox reports.
     throw reading.failure === null ? error : reading.failure.error;
@@ -49,26 +63,31 @@ async function* noting(
   }
 }
 
-async function* encodeTree(source: string, path: string): AsyncGenerator<Uint8Array> {
+/**
+ * The entries of a host file, link or tree.
+ *
+ * @param path of the entry in the stream; empty for the whole
+ * @throws CprgError `not_found`, `invalid_argument` for what is neither file, directory nor link
+ */
+export async function* treeEntries(source: string, path = ""): AsyncGenerator<EntryPart> {
   const status = statOf(source);
   const mode = status.mode & 0o777;
   if (path.split("/").length > BOUNDS.depth) throw tooDeep(source);
   if (status.isDirectory()) {
-    yield encodeEntry({ type: "directory", mode, path, size: 0 });
+    yield { type: "directory", mode, path, size: 0 };
     for (const name of readdirSync(source).sort()) {
-      yield* encodeTree(join(source, name), path === "" ? name : `${path}/${name}`);
+      yield* treeEntries(join(source, name), path === "" ? name : `${path}/${name}`);
     }
   } else if (status.isSymbolicLink()) {
     const target = Buffer.from(readlinkSync(source));
-    yield encodeEntry({ type: "link", mode: 0o777, path, size: target.length });
+    yield { type: "link", mode: 0o777, path, size: target.length };
     yield target;
   } else if (status.isFile()) {
-    yield encodeEntry({ type: "file", mode, path, size: status.size });
+    yield { type: "file", mode, path, size: status.size };
     yield* exactly(source, status.size);
   } else {
     throw new CprgError("invalid_argument", `Cannot upload ${source}: not a file, tree or link`);
   }
-  if (path === "") yield encodeEnd();
 }
 
 /** As many bytes as were announced: a file that changes meanwhile must not break the stream. */

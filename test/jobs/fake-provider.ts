@@ -147,6 +147,9 @@ class FakeLease implements ExecLease {
   invoke = () => Promise.reject(new Error("not used by jobs"));
   upload = () => Promise.reject(new Error("not used by jobs"));
   download = () => Promise.reject(new Error("not used by jobs"));
+  putEntries = () => Promise.reject(new Error("not used by jobs"));
+  takeEntries = () => Promise.reject(new Error("not used by jobs"));
+  remove = () => Promise.reject(new Error("not used by jobs"));
 }
 
 class FakeExec implements Exec {
@@ -184,6 +187,7 @@ class FakeExec implements Exec {
   write = () => Promise.resolve();
   closeInput = () => Promise.resolve();
   signal = () => undefined;
+  resize = () => undefined;
 
   async #run(program: Program): Promise<Outcome> {
     const run = this.#provider.options.run ?? printCode;

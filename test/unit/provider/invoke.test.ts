@@ -35,6 +35,7 @@ function fakeLease({ notices = [], outcome = {}, isEndless = false }: FakeOption
     write: () => Promise.resolve(),
     closeInput: () => Promise.resolve(),
     signal: () => undefined,
+    resize: () => undefined,
     kill: (reason) => {
       seen.kills.push(reason);
       end.resolve();

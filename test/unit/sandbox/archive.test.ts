@@ -1,10 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import {
-  decodeArchive,
-  type EntryHead,
-  encodeEnd,
-  encodeEntry,
-} from "../../../src/sandbox/archive.ts";
+import type { EntryHead } from "../../../src/provider/contract.ts";
+import { decodeArchive, encodeEnd, encodeEntry } from "../../../src/sandbox/archive.ts";
 
 async function* chunks(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
