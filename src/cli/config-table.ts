@@ -99,6 +99,13 @@ export const SETTINGS = {
     fallback: () => 2,
     parse: parseInteger({ least: 1, most: 1024 }),
   }),
+  tenantSandboxes: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Sandboxes that one tenant may hold open",
+    fallback: () => 8,
+    parse: parseInteger({ least: 0, most: 1024 }),
+  }),
   pool: setting({
     kind: "integer",
     value: "N",

@@ -11,6 +11,7 @@ import {
   reducePrivileges,
   type ServerPrivileges,
 } from "../sandbox/reduce-privileges.ts";
+import { SandboxService } from "../sandboxes/service.ts";
 import { openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
@@ -50,12 +51,12 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   await announce({ ...parts, terminal }).catch(() => undefined);
   const failure = await Promise.race([asked.promise.then(() => null), parts.storeFailed]);
   if (failure !== null) {
-    await parts.service.stop(0);
+    await parts.stop(0);
     throw failure;
   }
   log.scope("serve").info("stopping", { grace_seconds: settings.stopGraceSeconds });
-  void hurried.promise.then(async () => await parts.service.stop(0));
-  await parts.service.stop(settings.stopGraceSeconds * 1000);
+  void hurried.promise.then(async () => await parts.stop(0));
+  await parts.stop(settings.stopGraceSeconds * 1000);
   return EXIT.ok;
 }
 
@@ -65,6 +66,8 @@ export interface ServerParts {
   readonly engine: LocalEngine;
   readonly service: JobService;
   readonly server: RunningServer;
+  /** Ends jobs and sandboxes, with a grace, and takes no more. */
+  stop(graceMs: number): Promise<void>;
   /** Resolves when nothing can be stored any more. */
   readonly storeFailed: Promise<CprgError>;
 }
@@ -105,13 +108,17 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   stack.defer(async () => await store.close());
   const engine = await openEngine(config, log, config.settings.pool);
   stack.defer(async () => await engine.close());
+  const feed = new Feed(store.events);
+  const { instance } = engine;
+  const shared = { store, feed, provider: engine, signingKey, instance };
+  const sandboxes = new SandboxService({
+    ...shared,
+    log: log.scope("sandboxes"),
+    tenantSandboxes: settings.tenantSandboxes,
+  });
   const service = new JobService({
-    store,
-    feed: new Feed(store.events),
-    provider: engine,
+    ...shared,
     languages: engine.languages,
-    signingKey,
-    instance: engine.instance,
     log: log.scope("jobs"),
     slots: settings.jobSlots,
     tenantConcurrency: settings.tenantConcurrency,
@@ -119,12 +126,15 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   // Before jobs of an earlier run start: they are not to be cut short by a port that is taken.
   checkFree(settings.addr);
   stack.defer(async () => await service.stop(0));
+  stack.defer(async () => await sandboxes.stop(0));
+  log.scope("sandboxes").info("recovered", { ...(await sandboxes.start()) });
   const recovered = await service.start({ keepQueued: settings.recoverQueued });
   log.scope("jobs").info("recovered", { ...recovered });
   const server = await startServer({
     hostname: settings.addr.host,
     port: settings.addr.port,
     jobs: service,
+    sandboxes,
     keys: keys.ring,
     engine,
     privileges,
@@ -133,7 +143,10 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     ceilings: settings.ceilings,
   });
   stack.defer(async () => await Promise.race([server.stop(), hurried]));
-  return { keys, engine, service, server, storeFailed: store.failed };
+  const stop = async (graceMs: number): Promise<void> => {
+    await Promise.all([service.stop(graceMs), sandboxes.stop(graceMs)]);
+  };
+  return { keys, engine, service, server, stop, storeFailed: store.failed };
 }
 
 /** @throws CprgError when an address cannot be listened on */

@@ -3,12 +3,13 @@
  * runs under a listener (`serve.ts`) or in memory (`app.request()`).
  */
 
-import { Hono, type MiddlewareHandler } from "hono";
+import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { CEILING_LIMITS, type Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { JobService } from "../jobs/service.ts";
+import type { SandboxService } from "../sandboxes/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
 import { requireKey } from "./auth.ts";
 import { BODY_TIMEOUT_MS } from "./body.ts";
@@ -17,19 +18,23 @@ import type { AppEnv } from "./env.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { requestLog } from "./request-log.ts";
+import { execRoutes } from "./routes/execs.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
 import { languageRoutes } from "./routes/languages.ts";
+import { sandboxFileRoutes } from "./routes/sandbox-files.ts";
+import { sandboxRoutes } from "./routes/sandboxes.ts";
 import {
   type EngineFacts,
   openRoutes,
   type PrivilegeFacts,
   statusRoutes,
 } from "./routes/status.ts";
-import { STREAMS_MAX, STREAMS_TENANT_MAX, streamRoutes } from "./routes/stream.ts";
+import { STREAMS_MAX, STREAMS_TENANT_MAX, StreamPlaces, streamRoutes } from "./routes/stream.ts";
 
 /** What an app works with. */
 export interface AppOptions {
   readonly jobs: JobService;
+  readonly sandboxes: SandboxService;
   readonly keys: KeyRing;
   readonly engine: EngineFacts;
   readonly privileges: PrivilegeFacts;
@@ -50,7 +55,7 @@ export interface AppOptions {
 
 /** Builds the app. */
 export function createApp(options: AppOptions): Hono<AppEnv> {
-  const { jobs, keys, engine, privileges, log, version } = options;
+  const { jobs, sandboxes, keys, engine, privileges, log, version } = options;
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
   const app = new Hono<AppEnv>();
@@ -61,30 +66,26 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use("/v1/*", requireKey(keys));
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
-  app.route(
-    "/v1/jobs",
-    streamRoutes({
-      jobs,
-      log,
-      streamsMax: options.streamsMax ?? STREAMS_MAX,
-      streamsTenantMax: options.streamsTenantMax ?? STREAMS_TENANT_MAX,
-      stallMs: options.streamStallMs ?? STREAM_STALL_MS,
-    }),
+  const places = new StreamPlaces(
+    options.streamsMax ?? STREAMS_MAX,
+    options.streamsTenantMax ?? STREAMS_TENANT_MAX,
   );
-  app.route(
-    "/v1/jobs",
-    jobRoutes({
-      jobs,
-      ceilings,
-      cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
-      bodies: {
-        budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
-        timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
-      },
-      onBroken: (c, error) =>
-        log.error("answer broken off", { request_id: c.get("requestId"), error }),
-    }),
-  );
+  const streams = { log, places, stallMs: options.streamStallMs ?? STREAM_STALL_MS };
+  const shared = {
+    ceilings,
+    cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
+    bodies: {
+      budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+      timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
+    },
+    onBroken: (c: Context<AppEnv>, error: unknown) =>
+      log.error("answer broken off", { request_id: c.get("requestId"), error }),
+  };
+  app.route("/v1/jobs", streamRoutes({ jobs, ...streams }));
+  app.route("/v1/jobs", jobRoutes({ jobs, ...shared }));
+  app.route("/v1/sandboxes", sandboxFileRoutes({ sandboxes, ...shared }));
+  app.route("/v1/sandboxes", sandboxRoutes({ sandboxes, ...shared }));
+  app.route("/v1/execs", execRoutes({ execs: sandboxes.execs, ...streams, ...shared }));
 
   app.notFound((c) => {
     const allowed = allowedMethods(app, c.req.path);
@@ -117,12 +118,14 @@ function allowedMethods(app: Hono<AppEnv>, path: string): string[] {
   return [...new Set(methods)].sort();
 }
 
-/** Whether a path has a pattern's parts, `:name` standing for any one. */
+/** Whether a path has a pattern's parts, `:name` standing for any one, a last `*` for the rest. */
 function matches(pattern: string, path: string): boolean {
   const wanted = pattern.split("/");
   const given = path.split("/");
+  const isOpen = wanted.at(-1) === "*";
+  if (isOpen) wanted.pop();
   return (
-    wanted.length === given.length &&
+    (wanted.length === given.length || (isOpen && given.length > wanted.length)) &&
     wanted.every((part, index) =>
       part.startsWith(":") ? given[index] !== "" : part === given[index],
     )

@@ -38,6 +38,16 @@ export async function readJson(c: Context<AppEnv>, rules: BodyRules): Promise<un
   }
 }
 
+/**
+ * The bytes of a request, whatever they are.
+ *
+ * @throws CprgError as {@link readJson}, but for what makes JSON
+ */
+export async function readBytes(c: Context<AppEnv>, rules: BodyRules): Promise<Uint8Array> {
+  using share = rules.budget.open(c.get("principal").tenant);
+  return await readTimely(c, { share, timeoutMs: rules.timeoutMs });
+}
+
 function checkMediaType(c: Context<AppEnv>): void {
   const type = c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
   const encoding = c.req.header("content-encoding")?.trim().toLowerCase() ?? "identity";

@@ -11,6 +11,7 @@ import type { AppEnv } from "./env.ts";
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   METHOD_NOT_ALLOWED: 405,
   BODY_TIMEOUT: 408,
+  LENGTH_REQUIRED: 411,
   BODY_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
   UPGRADE_REQUIRED: 426,
@@ -25,6 +26,7 @@ const TITLES: Readonly<Record<number, string>> = {
   405: "Method Not Allowed",
   408: "Request Timeout",
   409: "Conflict",
+  411: "Length Required",
   413: "Content Too Large",
   415: "Unsupported Media Type",
   426: "Upgrade Required",

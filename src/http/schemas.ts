@@ -43,7 +43,7 @@ const jobBody = z.strictObject({
 export function jobRequest(body: unknown): JobRequest {
   const parsed = jobBody.safeParse(body);
   if (!parsed.success) throw shapeError(parsed.error);
-  refuseDroppedNames(body as Record<string, unknown>);
+  refuseDroppedNames(body);
   const { stdin_base64, kill_grace_seconds, files, ...rest } = parsed.data;
   return {
     ...rest,
@@ -58,15 +58,16 @@ function modeOf(mode: number | string | undefined): number | undefined {
 }
 
 /** zod's records leave `__proto__` out without a word. */
-function refuseDroppedNames(body: Record<string, unknown>): void {
+export function refuseDroppedNames(body: unknown): void {
   for (const field of ["env", "labels"]) {
-    if (Object.hasOwn(body[field] ?? {}, "__proto__")) {
+    if (Object.hasOwn((body as Record<string, unknown>)[field] ?? {}, "__proto__")) {
       throw invalid(`${field}.__proto__`, `Cannot use ${field}.__proto__: not a name`);
     }
   }
 }
 
-function shapeError(error: z.ZodError): Error {
+/** What is wrong with the shape of a body, naming the field. */
+export function shapeError(error: z.ZodError): Error {
   const issue = error.issues[0];
   const path = fieldOf(issue?.path ?? []);
   if (issue?.code === "unrecognized_keys") {

@@ -3,16 +3,15 @@
 import type { Hono } from "hono";
 import { CprgError } from "../core/errors.ts";
 import { type AppOptions, createApp } from "./app.ts";
-import { BODY_BYTES_MAX } from "./body.ts";
 import type { AppEnv, Listener } from "./env.ts";
 import { ANSWER_IDLE_SECONDS } from "./idle.ts";
 import type { JobStream } from "./job-stream.ts";
 
 /**
- * Largest body that is answered with a problem; beyond it the runtime answers 413 without a body.
- * Nothing of a body is read before its length was looked at.
+ * The runtime's own bound, which has to hold for files of any size too. What takes JSON looks at the
+ * declared length before it reads anything, and counts what comes; nothing is read ahead of that.
  */
-const RUNTIME_BODY_BYTES_MAX = 8 * BODY_BYTES_MAX;
+const RUNTIME_BODY_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 /** A stream takes no messages; a close or pong frame fits. */
 const STREAM_MESSAGE_BYTES_MAX = 4 * 1024;
 /** Never reached: a stream waits at its own, smaller bound, plus one event. */

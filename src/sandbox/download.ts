@@ -205,7 +205,7 @@ function pathsTooLong(): CprgError {
  * stream made. After a name it would count from wherever that name, as a link, leads: refused, so
  * that what no single link does no chain of them does either.
  */
-function leadsOut(path: string, target: string): boolean {
+export function leadsOut(path: string, target: string): boolean {
   // Alone, it has nothing that it could lead to.
   if (path === "" || posix.isAbsolute(target) || target.includes("\0")) return true;
   const parts = target.split("/").filter((part) => part !== "" && part !== ".");

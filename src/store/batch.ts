@@ -9,10 +9,17 @@ import type { TimedDraft } from "./contract.ts";
 import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protocol.ts";
 import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
+import { SqliteExecs } from "./sqlite-execs.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
+import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
-const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish"]);
+/** Ends, which may use the reserve. */
+const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
+const WRITES: ReadonlySet<StoreOp> = new Set([
+  ...(["append", "insert", "start", "insertSandbox", "insertExec"] as const),
+  ...ENDS,
+]);
 
 /** Runs batches on an open database. */
 export class BatchRunner {
@@ -23,13 +30,15 @@ export class BatchRunner {
   #commits = 0;
   #requests = 0;
 
-  /** @param reserve space that only ends of jobs may use, when there is no other left */
+  /** @param reserve space that only ends may use, when there is no other left */
   constructor(db: Database, reserve: Pick<SpaceReserve, "hold" | "release"> | null = null) {
     this.#db = db;
     this.#reserve = reserve;
     this.#events = new SqliteEvents(db);
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
+    const sandboxes = new SqliteSandboxes(db);
+    const execs = new SqliteExecs(db, events);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -44,6 +53,16 @@ export class BatchRunner {
       start: ({ id, instance, at }) => jobs.start(id, instance, at),
       finish: (input) => jobs.finish(input),
       orphans: ({ livingInstances }) => jobs.orphans(livingInstances),
+      insertSandbox: ({ sandbox }) => sandboxes.insert(sandbox),
+      getSandbox: ({ id }) => sandboxes.get(id),
+      listSandboxes: (query) => sandboxes.list(query),
+      endSandbox: ({ id, reason, at }) => sandboxes.end(id, reason, at),
+      orphanSandboxes: ({ livingInstances }) => sandboxes.orphans(livingInstances),
+      insertExec: ({ exec }) => execs.insert(exec),
+      getExec: ({ id }) => execs.get(id),
+      listExecs: (query) => execs.list(query),
+      finishExec: ({ id, outcome, at }) => execs.finish(id, outcome, at),
+      orphanExecs: ({ livingInstances }) => execs.orphans(livingInstances),
       check: () => this.#check(),
       stats: () => ({ commits: this.#commits, requests: this.#requests }),
     };
@@ -61,7 +80,7 @@ export class BatchRunner {
   /** While the reserve is in use, nothing but ends is written. */
   #runBounded(requests: readonly StoreRequest[]): StoreResult[] {
     if (this.#reserve?.hold() ?? true) return this.#runEndsAgain(requests);
-    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && op !== "finish";
+    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && !ENDS.has(op);
     const results = this.#runWrites(requests.filter((request) => !isRefused(request))).values();
     return requests.map((request) => {
       if (isRefused(request)) return { error: toWire(diskFull()) };
@@ -78,7 +97,7 @@ export class BatchRunner {
   #runEndsAgain(requests: readonly StoreRequest[]): StoreResult[] {
     const results = this.#runWrites(requests);
     const isStuck = ({ op }: StoreRequest, index: number) =>
-      op === "finish" && isDiskFull(results[index]);
+      ENDS.has(op) && isDiskFull(results[index]);
     if (!results.some(isDiskFull) || this.#reserve?.release() !== true) return results;
     const again = this.#runWrites(requests.filter(isStuck)).values();
     return results.map((result, index) => {

@@ -5,9 +5,11 @@
  */
 
 import type { EventDraft, Subject } from "../core/event.ts";
+import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
+import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 
 /** A draft with the time at which it happened, in milliseconds since 1970. */
 export interface TimedDraft {
@@ -100,9 +102,71 @@ export interface JobStore {
   orphans(livingInstances: readonly string[]): Promise<readonly Job[]>;
 }
 
+/** One page of sandboxes, newest first. */
+export interface SandboxPage {
+  readonly sandboxes: readonly SandboxRecord[];
+  /** Opaque; null on the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** Which sandboxes to list. */
+export interface SandboxQuery {
+  readonly tenant: string;
+  readonly limit: number;
+  readonly cursor?: string;
+  /** Only open ones. */
+  readonly isOpen?: boolean;
+}
+
+/** Sandboxes that clients hold open, and what is left of those that ended. */
+export interface SandboxStore {
+  /** @throws CprgError `already_exists` when one has the id */
+  insert(sandbox: SandboxRecord): Promise<void>;
+  get(id: string): Promise<SandboxRecord | null>;
+  /** @throws CprgError `invalid_argument` for a cursor that is none */
+  list(query: SandboxQuery): Promise<SandboxPage>;
+  /** @returns null, and changes nothing, when there is none or it has ended */
+  end(id: string, reason: SandboxEnd, at: number): Promise<SandboxRecord | null>;
+  /** Open ones of an instance that is not among the living. */
+  orphans(livingInstances: readonly string[]): Promise<readonly SandboxRecord[]>;
+}
+
+/** One page of a sandbox's execs, newest first. */
+export interface ExecPage {
+  readonly execs: readonly ExecRecord[];
+  /** Opaque; null on the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** Which execs to list. */
+export interface ExecQuery {
+  readonly sandboxId: string;
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+/** Execs of sandboxes. An end and its event commit together. */
+export interface ExecStore {
+  /** @throws CprgError `already_exists` when one has the id */
+  insert(exec: ExecRecord): Promise<void>;
+  get(id: string): Promise<ExecRecord | null>;
+  /** @throws CprgError `invalid_argument` for a cursor that is none */
+  list(query: ExecQuery): Promise<ExecPage>;
+  /**
+   * To its terminal status, with the `finished` event and the tenant's chain, in one commit.
+   *
+   * @returns null, and changes nothing, when there is none or it has ended
+   */
+  finish(id: string, outcome: Outcome, at: number): Promise<EndedExec | null>;
+  /** Those that run under an instance that is not among the living. */
+  orphans(livingInstances: readonly string[]): Promise<readonly ExecRecord[]>;
+}
+
 /** Everything that is kept. */
 export interface Store {
   readonly jobs: JobStore;
+  readonly sandboxes: SandboxStore;
+  readonly execs: ExecStore;
   readonly events: EventLog;
   /**
    * Looks whether jobs and events can be written now.

@@ -76,7 +76,7 @@ function checkLength(line: string, kind: string): void {
   );
 }
 
-/** The terminal event of a job's log. */
+/** The terminal event of a log. */
 export function finishedDraft(outcome: Outcome): EventDraft {
   return {
     kind: TERMINAL_KIND,
@@ -93,11 +93,11 @@ export function finishedDraft(outcome: Outcome): EventDraft {
   };
 }
 
-/** A job's terminal event comes with its new status or not at all. */
-export function endsOutsideFinish(): CprgError {
+/** The terminal event of a job or an exec comes with its new status or not at all. */
+export function endsOutsideFinish(subject: Subject): CprgError {
   return new CprgError(
     "failed_precondition",
-    "Cannot append finished to a job's log: JobStore.finish does that with the job",
+    `Cannot append finished to ${subject}: its store's finish does that with the status`,
     { op: "append event", reason: "FINISH_REQUIRED" },
   );
 }

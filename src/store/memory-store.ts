@@ -4,28 +4,25 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead, Store, TimedDraft } from "./contract.ts";
+import type { JobPage, JobQuery, Store } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
-import {
-  byAge,
-  checkInsert,
-  isFinishableBy,
-  keptSpec,
-  noPreviousHead,
-  queuedDraft,
-} from "./job-rules.ts";
-import { emptyLog, endsOutsideFinish, finishedDraft, linkDrafts, readBounds } from "./log-lines.ts";
+import { byAge, checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
+import { endsOutsideFinish, finishedDraft } from "./log-lines.ts";
+import { MemoryExecs } from "./memory-execs.ts";
+import { MemoryLogs } from "./memory-logs.ts";
+import { MemorySandboxes } from "./memory-sandboxes.ts";
 
 /** A store in memory. Closing it forgets everything. */
 export function memoryStore(): Store {
   const logs = new MemoryLogs();
   const jobs = new MemoryJobs(logs);
+  const sandboxes = new MemorySandboxes();
+  const execs = new MemoryExecs(logs);
   return {
     events: {
       append: async (subject, drafts) => {
-        if (jobs.has(subject) && drafts.some(({ draft }) => draft.kind === "finished")) {
-          throw endsOutsideFinish();
-        }
+        const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
+        if (isEnd && (jobs.has(subject) || execs.has(subject))) throw endsOutsideFinish(subject);
         return logs.append(subject, drafts);
       },
       read: async (subject, fromSeq, bounds) => logs.read(subject, fromSeq, bounds),
@@ -43,64 +40,33 @@ export function memoryStore(): Store {
       finish: async (id, owner, outcome, at) => jobs.finish(id, { owner, outcome, at }),
       orphans: async (livingInstances) => jobs.orphans(livingInstances),
     },
+    sandboxes: {
+      insert: async (sandbox) => sandboxes.insert(sandbox),
+      get: async (id) => sandboxes.get(id),
+      list: async (query) => sandboxes.list(query),
+      end: async (id, reason, at) => sandboxes.end(id, reason, at),
+      orphans: async (livingInstances) => sandboxes.orphans(livingInstances),
+    },
+    execs: {
+      insert: async (exec) => execs.insert(exec),
+      get: async (id) => execs.get(id),
+      list: async (query) => execs.list(query),
+      finish: async (id, outcome, at) => execs.finish(id, outcome, at),
+      orphans: async (livingInstances) => execs.orphans(livingInstances),
+    },
     check: async () => undefined,
     close: async () => {
       logs.clear();
       jobs.clear();
+      sandboxes.clear();
+      execs.clear();
     },
   };
-}
-
-class MemoryLogs {
-  readonly #logs = new Map<Subject, { head: LogHead; readonly lines: EventLine[] }>();
-
-  append(subject: Subject, drafts: readonly TimedDraft[]): readonly EventLine[] {
-    const log = this.#logs.get(subject) ?? { head: emptyLog(subject), lines: [] };
-    const linked = linkDrafts(subject, log.head, drafts);
-    if (linked.lines.length === 0) return [];
-    log.head = linked.head;
-    for (const line of linked.lines) log.lines.push(line);
-    this.#logs.set(subject, log);
-    return linked.lines;
-  }
-
-  /** Appends the terminal event and the tenant's previous head. */
-  finish(subject: Subject, draft: TimedDraft, previous: Uint8Array): LogHead {
-    this.append(subject, [draft]);
-    const log = this.#logs.get(subject);
-    if (log === undefined) throw new Error("BUG(cprg): a log without its last line");
-    log.head = { ...log.head, previous };
-    return log.head;
-  }
-
-  read(subject: Subject, fromSeq: number, asked: { limit: number; maxBytes: number }): EventLine[] {
-    const { limit, maxBytes } = readBounds(fromSeq, asked);
-    const lines = this.#logs.get(subject)?.lines ?? [];
-    const page: EventLine[] = [];
-    let bytes = 0;
-    for (let index = fromSeq - 1; index < lines.length && page.length < limit; index += 1) {
-      const line = lines[index];
-      if (line === undefined) break;
-      bytes += line.line.length;
-      if (page.length > 0 && bytes > maxBytes) break;
-      page.push(line);
-    }
-    return page;
-  }
-
-  head(subject: Subject): LogHead | null {
-    return this.#logs.get(subject)?.head ?? null;
-  }
-
-  clear(): void {
-    this.#logs.clear();
-  }
 }
 
 class MemoryJobs {
   readonly #logs: MemoryLogs;
   readonly #jobs = new Map<string, { job: Job; spec: JobSpec }>();
-  readonly #chains = new Map<string, Uint8Array>();
 
   constructor(logs: MemoryLogs) {
     this.#logs = logs;
@@ -172,9 +138,7 @@ class MemoryJobs {
     if (entry === undefined || !isFinishableBy(entry.job, end.owner)) return null;
     const { tenant } = entry.job;
     const draft = { at: end.at, draft: finishedDraft(end.outcome) };
-    const previous = this.#chains.get(tenant) ?? noPreviousHead();
-    const head = this.#logs.finish(`job:${id}`, draft, previous);
-    this.#chains.set(tenant, head.hash);
+    this.#logs.finish(`job:${id}`, draft, tenant);
     entry.spec = keptSpec(entry.spec);
     entry.job = reduceJob(entry.job, { type: "finish", at: end.at, outcome: end.outcome });
     return entry.job;
@@ -189,7 +153,6 @@ class MemoryJobs {
 
   clear(): void {
     this.#jobs.clear();
-    this.#chains.clear();
   }
 
   #all(): Job[] {

@@ -75,8 +75,44 @@ CREATE TRIGGER jobs_counted_delete AFTER DELETE ON jobs BEGIN
 END;
 `;
 
+/** Sandboxes that clients hold open, and their execs. */
+const SANDBOXES = `
+CREATE TABLE sandboxes (
+  id TEXT PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  limits TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  idle_seconds REAL NOT NULL,
+  lifetime_seconds REAL NOT NULL,
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER,
+  reason TEXT,
+  instance TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX sandboxes_by_age ON sandboxes (tenant, created_at, id);
+CREATE INDEX sandboxes_open ON sandboxes (tenant, created_at, id) WHERE ended_at IS NULL;
+
+CREATE TABLE execs (
+  id TEXT PRIMARY KEY,
+  sandbox TEXT NOT NULL REFERENCES sandboxes (id) ON DELETE CASCADE,
+  tenant TEXT NOT NULL,
+  status TEXT NOT NULL,
+  argv TEXT NOT NULL,
+  has_terminal INTEGER NOT NULL CHECK (has_terminal IN (0, 1)),
+  limits TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  finished_at INTEGER,
+  instance TEXT NOT NULL,
+  outcome TEXT
+) STRICT;
+
+CREATE INDEX execs_by_age ON execs (sandbox, created_at, id);
+CREATE INDEX execs_running ON execs (created_at, id) WHERE status = 'running';
+`;
+
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE];
+export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

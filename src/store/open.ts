@@ -65,6 +65,25 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
       orphans: (livingInstances) => link.call("orphans", { livingInstances }),
     },
+    sandboxes: {
+      insert: async (sandbox) => {
+        await link.call("insertSandbox", { sandbox });
+      },
+      get: (id) => link.call("getSandbox", { id }),
+      list: (query) =>
+        link.call("listSandboxes", query, { answerBytes: query.limit * SANDBOX_BYTES }),
+      end: (id, reason, at) => link.call("endSandbox", { id, reason, at }),
+      orphans: (livingInstances) => link.call("orphanSandboxes", { livingInstances }),
+    },
+    execs: {
+      insert: async (exec) => {
+        await link.call("insertExec", { exec }, { inputBytes: EXEC_BYTES });
+      },
+      get: (id) => link.call("getExec", { id }, { answerBytes: EXEC_BYTES }),
+      list: (query) => link.call("listExecs", query, { answerBytes: query.limit * EXEC_BYTES }),
+      finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
+      orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
+    },
     check: async () => {
       await link.call("check", null);
     },
@@ -74,8 +93,10 @@ function fileStore(link: WorkerLink): FileStore {
   };
 }
 
-/** Rough sizes of a job in a list, and of a spec with its files. */
+/** Rough sizes: of each in a list, and of a spec with its files. */
 const JOB_BYTES = 2048;
+const SANDBOX_BYTES = 2048;
+const EXEC_BYTES = 4096;
 const SPEC_BYTES = 2 * 1024 * 1024;
 
 /** Bytes of a draft from which on a clone is cheaper than JSON, which looks at every character. */

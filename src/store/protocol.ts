@@ -4,10 +4,22 @@
  */
 
 import type { Subject } from "../core/event.ts";
+import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead, TimedDraft } from "./contract.ts";
+import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type {
+  EventLine,
+  ExecPage,
+  ExecQuery,
+  JobPage,
+  JobQuery,
+  LogHead,
+  SandboxPage,
+  SandboxQuery,
+  TimedDraft,
+} from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** Most requests in one batch, which is one transaction. */
@@ -65,6 +77,28 @@ export interface StoreOps {
     output: Job | null;
   };
   orphans: { input: { readonly livingInstances: readonly string[] }; output: readonly Job[] };
+  insertSandbox: { input: { readonly sandbox: SandboxRecord }; output: null };
+  getSandbox: { input: { readonly id: string }; output: SandboxRecord | null };
+  listSandboxes: { input: SandboxQuery; output: SandboxPage };
+  endSandbox: {
+    input: { readonly id: string; readonly reason: SandboxEnd; readonly at: number };
+    output: SandboxRecord | null;
+  };
+  orphanSandboxes: {
+    input: { readonly livingInstances: readonly string[] };
+    output: readonly SandboxRecord[];
+  };
+  insertExec: { input: { readonly exec: ExecRecord }; output: null };
+  getExec: { input: { readonly id: string }; output: ExecRecord | null };
+  listExecs: { input: ExecQuery; output: ExecPage };
+  finishExec: {
+    input: { readonly id: string; readonly outcome: Outcome; readonly at: number };
+    output: EndedExec | null;
+  };
+  orphanExecs: {
+    input: { readonly livingInstances: readonly string[] };
+    output: readonly ExecRecord[];
+  };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };
 }

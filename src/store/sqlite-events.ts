@@ -29,12 +29,10 @@ export class SqliteEvents {
     this.#statements = prepare(db);
   }
 
-  /** Appends what does not end a job's log. */
+  /** Appends what does not end the log of a job or an exec. */
   append(subject: Subject, drafts: readonly TimedDraft[]): readonly EventLine[] {
     const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
-    if (isEnd && subject.startsWith("job:") && this.#isJob(subject.slice(4))) {
-      throw endsOutsideFinish();
-    }
+    if (isEnd && this.#hasOwner(subject)) throw endsOutsideFinish(subject);
     return this.#append(subject, drafts).lines;
   }
 
@@ -131,8 +129,11 @@ export class SqliteEvents {
     }
   }
 
-  #isJob(id: string): boolean {
-    return this.#statements.job.get({ id }) !== null;
+  /** Whether the end of this log is that of a job or an exec, and commits with it. */
+  #hasOwner(subject: Subject): boolean {
+    const { job, exec } = this.#statements;
+    if (subject.startsWith("job:")) return job.get({ id: subject.slice(4) }) !== null;
+    return subject.startsWith("exec:") && exec.get({ id: subject.slice(5) }) !== null;
   }
 }
 
@@ -166,5 +167,6 @@ function prepare(db: Database) {
        ON CONFLICT DO UPDATE SET head = excluded.head`,
     ),
     job: db.prepare<{ id: string }, { id: string }>("SELECT id FROM jobs WHERE id = $id"),
+    exec: db.prepare<{ id: string }, { id: string }>("SELECT id FROM execs WHERE id = $id"),
   };
 }

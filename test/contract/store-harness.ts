@@ -69,6 +69,20 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       finish: (...args) => call(({ jobs }) => jobs.finish(...args)),
       orphans: (...args) => call(({ jobs }) => jobs.orphans(...args)),
     },
+    sandboxes: {
+      insert: (...args) => call(({ sandboxes }) => sandboxes.insert(...args)),
+      get: (...args) => call(({ sandboxes }) => sandboxes.get(...args)),
+      list: (...args) => call(({ sandboxes }) => sandboxes.list(...args)),
+      end: (...args) => call(({ sandboxes }) => sandboxes.end(...args)),
+      orphans: (...args) => call(({ sandboxes }) => sandboxes.orphans(...args)),
+    },
+    execs: {
+      insert: (...args) => call(({ execs }) => execs.insert(...args)),
+      get: (...args) => call(({ execs }) => execs.get(...args)),
+      list: (...args) => call(({ execs }) => execs.list(...args)),
+      finish: (...args) => call(({ execs }) => execs.finish(...args)),
+      orphans: (...args) => call(({ execs }) => execs.orphans(...args)),
+    },
     check: () => call((opened) => opened.check()),
     close: () => store.close(),
     [Symbol.asyncDispose]: async () => {

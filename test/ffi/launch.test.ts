@@ -252,7 +252,7 @@ requireHost({ root: true, userns: true }).describe("cprg_launch()", () => {
   const malformed: [string, Uint8Array, number, number][] = [
     ["too short", valid.slice(0, 47), -1, EPROTO],
     ["of another size", patched(0, 52), -1, EPROTO],
-    ["of another ABI", patched(4, 3), -1, EPROTO],
+    ["of another ABI", patched(4, 4), -1, EPROTO],
     ["with too many steps", patched(20, 513), -1, E2BIG],
     ["with steps outside", patched(24, valid.byteLength), -1, EINVAL],
     ["with steps across the end", patched(20, 512), -1, EINVAL],
@@ -264,7 +264,7 @@ requireHost({ root: true, userns: true }).describe("cprg_launch()", () => {
     ["without scratch", patched(28, 0), -1, EINVAL],
     ["with scratch outside", patched(28, 0xffff_ffff), -1, EINVAL],
     ["without its last NUL", valid.slice(0, -1), -1, EINVAL],
-    ["with an unknown operation", patched(table, 10), 0, EINVAL],
+    ["with an unknown operation", patched(table, 11), 0, EINVAL],
     ["with an unknown flag", patched(table + 4, 16), 0, EINVAL],
     ["with a setuid mode", patched(table + 8, 0o4755), 0, EINVAL],
     ["with a source outside", patched(table + 12, valid.byteLength), 0, EINVAL],

@@ -57,6 +57,7 @@ export const op = {
   data: 7,
   dataBind: 8,
   readOnly: 9,
+  devpts: 10,
 } as const;
 export const bindFlag = { readOnly: 1, noexec: 2, optional: 4, device: 8 } as const;
 export const step = {
@@ -132,7 +133,7 @@ export function encodePlan(plan: Plan): Uint8Array {
     );
   }
   return message
-    .set(4, 2)
+    .set(4, 3)
     .set(8, plan.unshare)
     .set(12, plan.idProgram)
     .set(16, plan.idMap)
@@ -146,7 +147,7 @@ export function encodePlan(plan: Plan): Uint8Array {
 }
 
 export interface Request {
-  type: "exec" | "signal" | "pack" | "unpack" | "kill";
+  type: "exec" | "signal" | "pack" | "unpack" | "kill" | "remove";
   id: number;
   argv?: string[];
   env?: Record<string, string>;
@@ -178,7 +179,7 @@ export function encodeRequest(request: Request): Uint8Array {
     (request.merge === true ? 2 : 0) |
     (request.keeper === true ? 4 : 0);
   return message
-    .set(4, { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5 }[request.type])
+    .set(4, { exec: 1, signal: 2, pack: 3, unpack: 4, kill: 5, remove: 6 }[request.type])
     .set(8, request.id)
     .set(12, flags)
     .set(16, request.signal ?? 0)

@@ -4,10 +4,11 @@ import { silentLog } from "../../src/core/log.ts";
 import { type AppOptions, createApp } from "../../src/http/app.ts";
 import { startServer } from "../../src/http/serve.ts";
 import type { JobServiceOptions } from "../../src/jobs/service.ts";
+import { SandboxService } from "../../src/sandboxes/service.ts";
 import { KeyRing } from "../../src/tenancy/key-ring.ts";
 import { parseKeyList } from "../../src/tenancy/keys.ts";
 import type { FakeOptions } from "../jobs/fake-provider.ts";
-import { startService } from "../jobs/fixture.ts";
+import { signingKey, startService } from "../jobs/fixture.ts";
 
 export const KEY_A = "tenant-a-key-0123456789";
 export const KEY_B = "tenant-b-key-0123456789";
@@ -25,8 +26,18 @@ export interface FixtureOptions {
 /** Options of an app whose jobs run in a fake provider. */
 export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureOptions = {}) {
   const started = await startService(fake, service);
+  const { store, feed, provider } = started;
+  const sandboxes = new SandboxService({
+    store,
+    feed,
+    provider,
+    signingKey,
+    instance: "instance-a",
+    log: silentLog,
+  });
   const options: AppOptions = {
     jobs: started.jobs,
+    sandboxes,
     keys,
     engine: { mode: "ns", layers: { fake: true }, missing: [], instance: "instance-a" },
     privileges: { isReduced: true, capabilities: ["CAP_SETUID"] },

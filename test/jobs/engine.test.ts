@@ -12,6 +12,7 @@ import { JobService } from "../../src/jobs/service.ts";
 import { Feed } from "../../src/record/feed.ts";
 import { type LocalEngine, openLocalEngine } from "../../src/sandbox/engine.ts";
 import { fullPrivileges } from "../../src/sandbox/reduce-privileges.ts";
+import { SandboxService } from "../../src/sandboxes/service.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { openStore } from "../../src/store/open.ts";
 import { requireHost } from "../helpers/host.ts";
@@ -36,8 +37,10 @@ host.describe("a job on the local engine", () => {
     const { languages, instance } = engine;
     jobs = new JobService({ store, feed, provider: engine, languages, instance, signingKey, log });
     await jobs.start({ keepQueued: true });
+    const parts = { store, feed, provider: engine, instance, signingKey, log };
     server = await startServer({
       jobs,
+      sandboxes: new SandboxService(parts),
       keys,
       engine,
       privileges: fullPrivileges(),

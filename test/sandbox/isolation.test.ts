@@ -142,11 +142,14 @@ function describeInside(isFiltered: boolean): void {
         "fd",
         "full",
         "null",
+        "ptmx",
+        "pts",
         "random",
         "shm",
         "stderr",
         "stdin",
         "stdout",
+        "tty",
         "urandom",
         "zero",
       ]);
@@ -160,13 +163,20 @@ function describeInside(isFiltered: boolean): void {
       }
     });
 
-    test("every mount is nosuid, and none can be written but the four and proc", () => {
+    test("every mount is nosuid, and none can be written but the four, proc and its own terminals", () => {
       for (const line of (seen["mounts"] as string).trim().split("\n")) {
         const [, , , , target = "", options = ""] = line.split(" ");
         const flags = options.split(",");
         expect([target, flags.includes("nosuid")]).toEqual([target, true]);
         const isWritable = flags.includes("rw");
-        const mayBe = ["/workspace", "/home/agent", "/tmp", "/dev/shm", "/proc"].includes(target);
+        const mayBe = [
+          "/workspace",
+          "/home/agent",
+          "/tmp",
+          "/dev/shm",
+          "/proc",
+          "/dev/pts",
+        ].includes(target);
         expect([target, isWritable]).toEqual([target, mayBe]);
         if (!target.startsWith("/dev/") && !target.startsWith("/proc/")) {
           expect([target, flags.includes("nodev")]).toEqual([target, true]);

@@ -147,7 +147,7 @@ function listQuery(tenant: string, query: Query) {
 }
 
 /** Waits with a deadline of its own; a client that goes away ends the wait. */
-async function patiently<T>(
+export async function patiently<T>(
   c: Context<AppEnv>,
   waitMs: number,
   wait: (bounds: { waitMs: number; signal: AbortSignal }) => Promise<T>,

@@ -21,15 +21,13 @@ const STREAMS_RETRY_SECONDS = 5;
 export interface StreamRoutesOptions {
   readonly jobs: JobService;
   readonly log: Log;
-  readonly streamsMax: number;
-  readonly streamsTenantMax: number;
+  readonly places: StreamPlaces;
   readonly stallMs: number;
 }
 
 /** The stream beneath `/v1/jobs`. */
 export function streamRoutes(options: StreamRoutesOptions): Hono<AppEnv> {
-  const { jobs, log, stallMs } = options;
-  const places = new StreamPlaces(options.streamsMax, options.streamsTenantMax);
+  const { jobs, log, stallMs, places } = options;
   const app = new Hono<AppEnv>();
   app.get("/:id/stream", async (c) => {
     const query = readQuery(c, isUpgrade(c) ? ["from_seq", "key"] : ["from_seq"]);
@@ -56,7 +54,7 @@ export function streamRoutes(options: StreamRoutesOptions): Hono<AppEnv> {
 }
 
 /** How many streams may be open, in all and for each tenant. */
-class StreamPlaces {
+export class StreamPlaces {
   readonly #max: number;
   readonly #tenantMax: number;
   readonly #byTenant = new Map<string, number>();
@@ -84,7 +82,8 @@ class StreamPlaces {
   }
 }
 
-function upgradeRequired(): CprgError {
+/** The error of a stream that is asked for without an upgrade. */
+export function upgradeRequired(): CprgError {
   return new CprgError("invalid_argument", "Cannot stream: the request is no WebSocket upgrade", {
     reason: "UPGRADE_REQUIRED",
     hint: "Connect with a WebSocket client, or read /replay",

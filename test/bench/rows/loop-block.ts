@@ -8,6 +8,7 @@ import { type RunningServer, startServer } from "../../../src/http/serve.ts";
 import { JobService } from "../../../src/jobs/service.ts";
 import { Feed } from "../../../src/record/feed.ts";
 import { fullPrivileges } from "../../../src/sandbox/reduce-privileges.ts";
+import { SandboxService } from "../../../src/sandboxes/service.ts";
 import { openStore } from "../../../src/store/open.ts";
 import { ephemeralSigningKey } from "../../../src/store/signing-key.ts";
 import { KeyRing } from "../../../src/tenancy/key-ring.ts";
@@ -83,14 +84,18 @@ async function startInProcess(
   const { engine } = stack.use(await openBenchEngine());
   const store = await openStore({ path: join(home.dataDir, "cprg.db") });
   stack.defer(async () => await store.close());
-  const jobs = new JobService({
+  const shared = {
     store,
     feed: new Feed(store.events),
     provider: engine,
-    languages: engine.languages,
     signingKey: ephemeralSigningKey(),
     instance: newId(),
     log: silentLog,
+  };
+  const sandboxes = new SandboxService(shared);
+  const jobs = new JobService({
+    ...shared,
+    languages: engine.languages,
     slots: PARALLEL,
     tenantConcurrency: PARALLEL,
   });
@@ -100,7 +105,8 @@ async function startInProcess(
   const keys = new KeyRing([{ tenant: "default", role: "tenant", hash: hashKey(key) }]);
   const address = { hostname: "127.0.0.1", port: 0, version: "bench" };
   const privileges = fullPrivileges();
-  const server = await startServer({ ...address, jobs, keys, engine, privileges, log: silentLog });
+  const parts = { jobs, sandboxes, keys, engine, privileges };
+  const server = await startServer({ ...address, ...parts, log: silentLog });
   stack.defer(async () => await server.stop());
   return { server, key };
 }

@@ -1,0 +1,195 @@
+/**
+ * `/v1/sandboxes/{id}/files/{path}`: one file as it is, trees as tar, both ways and of any size. The
+ * path is relative to /workspace; one that begins with an encoded slash (%2Ftmp/x) is absolute.
+ */
+
+import { posix } from "node:path";
+import { type Context, Hono } from "hono";
+import { CprgError, invalid } from "../../core/errors.ts";
+import type { EntryPart } from "../../provider/contract.ts";
+import type { FilePlace } from "../../sandboxes/files.ts";
+import type { SandboxService } from "../../sandboxes/service.ts";
+import { readTar } from "../../sandboxes/tar-reader.ts";
+import { writeTar } from "../../sandboxes/tar-writer.ts";
+import type { AppEnv } from "../env.ts";
+import { type Query, readQuery } from "../query.ts";
+import { bytesResponse } from "../streamed.ts";
+
+const TAR = "application/x-tar";
+const FILE_MODE = 0o644;
+
+/** What the routes work with. */
+export interface SandboxFileRoutesOptions {
+  readonly sandboxes: SandboxService;
+  /** A body that broke off while it was sent. */
+  onBroken(c: Context<AppEnv>, error: unknown): void;
+}
+
+/** The routes of files. */
+export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEnv> {
+  const { files } = options.sandboxes;
+  const app = new Hono<AppEnv>();
+
+  app.get("/:id/files/*", (c) => take(c, options));
+
+  app.put("/:id/files/*", async (c) => {
+    const query = readQuery(c, ["mode", "merge", "links"]);
+    const place = placeOf(c);
+    const isTar = mediaType(c) === TAR;
+    refuseOthers(query, isTar ? ["merge", "links"] : ["mode"]);
+    const body = bodyOf(c);
+    const entries = isTar
+      ? readTar(body, { areLinksFree: areLinksFree(query) })
+      : fileEntries(body, { size: lengthOf(c), mode: modeOf(query) });
+    const isMerge = isSet(query, "merge");
+    await files.put(place, entries, { isMerge, signal: c.req.raw.signal });
+    return c.body(null, 204);
+  });
+
+  app.delete("/:id/files/*", async (c) => {
+    readQuery(c, []);
+    await files.remove(placeOf(c), { signal: c.req.raw.signal });
+    return c.body(null, 204);
+  });
+  return app;
+}
+
+async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Promise<Response> {
+  const query = readQuery(c, ["format", "links"]);
+  const place = placeOf(c);
+  const { files } = options.sandboxes;
+  const entries = files.take(place);
+  const onBroken = (error: unknown): void => options.onBroken(c, error);
+  const name = posix.basename(place.path) || "files";
+  if (isTarWanted(c, query)) {
+    const mtimeSeconds = Math.floor(Date.now() / 1000);
+    const tar = writeTar(entries, { name, mtimeSeconds, areLinksFree: areLinksFree(query) });
+    return await bytesResponse(tar, { headers: fileHeaders(TAR), onBroken });
+  }
+  const first = await entries.next();
+  const head = first.done || first.value instanceof Uint8Array ? null : first.value;
+  if (head?.type !== "file") {
+    await entries.return(undefined);
+    throw noFile(head?.type === "link" ? "a link" : "a directory");
+  }
+  const headers = fileHeaders("application/octet-stream");
+  const length = { "Content-Length": String(head.size) };
+  return await bytesResponse(contentOf(entries), { headers: { ...headers, ...length }, onBroken });
+}
+
+/** What a program wrote must run nowhere: no type that a browser would show, and no origin. */
+function fileHeaders(type: string): Record<string, string> {
+  return {
+    "Content-Type": type,
+    "Content-Disposition": "attachment",
+    "Content-Security-Policy": "sandbox; default-src 'none'",
+  };
+}
+
+async function* contentOf(entries: AsyncGenerator<EntryPart>): AsyncGenerator<Uint8Array> {
+  for await (const part of entries) if (part instanceof Uint8Array) yield part;
+}
+
+async function* fileEntries(
+  body: AsyncIterable<Uint8Array>,
+  { size, mode }: { readonly size: number; readonly mode: number },
+): AsyncGenerator<EntryPart> {
+  yield { type: "file", mode, path: "", size };
+  yield* body;
+}
+
+/** Where a request points to. @throws CprgError `invalid_argument` for a path that is none */
+function placeOf(c: Context<AppEnv>): FilePlace {
+  const id = c.req.param("id") ?? "";
+  const { pathname } = new URL(c.req.url);
+  const prefix = `/v1/sandboxes/${id}/files/`;
+  let path: string;
+  try {
+    path = decodeURIComponent(pathname.slice(prefix.length));
+  } catch {
+    throw invalid("path", "Cannot use path: it is no UTF-8", "Encode names as UTF-8, then in %XX");
+  }
+  return { tenant: c.get("principal").tenant, sandboxId: id, path: path === "" ? "." : path };
+}
+
+function mediaType(c: Context<AppEnv>): string {
+  return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase() ?? "";
+}
+
+function isTarWanted(c: Context<AppEnv>, query: Query): boolean {
+  const { format } = query;
+  if (format === undefined) return (c.req.header("accept") ?? "").toLowerCase().startsWith(TAR);
+  if (format === "tar" || format === "file") return format === "tar";
+  throw invalid("format", `Cannot use format "${format.slice(0, 64)}": tar or file`);
+}
+
+function refuseOthers(query: Query, allowed: readonly string[]): void {
+  for (const name of Object.keys(query)) {
+    if (allowed.includes(name)) continue;
+    throw invalid(
+      name,
+      `Cannot use ${name} here`,
+      "merge and links go with a tar, mode with a single file",
+    );
+  }
+}
+
+function isSet(query: Query, name: string): boolean {
+  const value = query[name];
+  if (value === undefined || value === "false") return false;
+  if (value === "true") return true;
+  throw invalid(name, `Cannot use ${name} "${value.slice(0, 64)}": true or false`);
+}
+
+function areLinksFree({ links }: Query): boolean {
+  if (links === undefined || links === "inside") return false;
+  if (links === "any") return true;
+  throw invalid("links", `Cannot use links "${links.slice(0, 64)}": inside or any`);
+}
+
+function modeOf({ mode }: Query): number {
+  if (mode === undefined) return FILE_MODE;
+  if (/^0?[0-7]{3}$/.test(mode)) return Number.parseInt(mode, 8);
+  throw invalid("mode", `Cannot use mode "${mode.slice(0, 64)}": permission bits, such as 755`);
+}
+
+/** A file's size goes before its content. */
+function lengthOf(c: Context<AppEnv>): number {
+  const text = c.req.header("content-length");
+  if (text !== undefined && /^\d{1,15}$/.test(text)) return Number(text);
+  if (text === undefined && c.req.raw.body === null) return 0;
+  throw new CprgError(
+    "invalid_argument",
+    "Cannot put file: the request does not say how long it is",
+    {
+      reason: "LENGTH_REQUIRED",
+      hint: "Send Content-Length, or a tar, which needs none",
+    },
+  );
+}
+
+/** The body as it comes, at the sandbox's pace. */
+async function* bodyOf(c: Context<AppEnv>): AsyncGenerator<Uint8Array> {
+  const reader = c.req.raw.body?.getReader();
+  if (reader === undefined) return;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read().catch(clientGone);
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    void reader.cancel().catch(() => undefined);
+  }
+}
+
+function clientGone(cause: unknown): never {
+  throw new CprgError("canceled", "Cannot read body: the client went away", { cause });
+}
+
+function noFile(what: string): CprgError {
+  return new CprgError("failed_precondition", `Cannot get file: it is ${what}`, {
+    reason: "NO_FILE",
+    hint: "Ask for format=tar",
+  });
+}

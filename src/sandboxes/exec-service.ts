@@ -1,0 +1,217 @@
+/** Everything that can be asked of execs in open sandboxes: run, look, wait, follow, input, end. */
+
+import type { SealKey } from "../core/chain.ts";
+import type { Clock } from "../core/clock.ts";
+import { CprgError } from "../core/errors.ts";
+import type { ExecRecord } from "../core/exec.ts";
+import { isId, newId } from "../core/ids.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type { Outcome } from "../core/outcome.ts";
+import { exportLog } from "../record/export.ts";
+import type { Feed } from "../record/feed.ts";
+import { storeEnd } from "../record/finisher.ts";
+import { replayStream } from "../record/replay-stream.ts";
+import { resultStream } from "../record/result-stream.ts";
+import { TerminalWaits } from "../record/terminal-waits.ts";
+import type { EventLine, ExecPage, Store } from "../store/contract.ts";
+import { EXECS_MAX } from "./bounds.ts";
+import { LiveExec } from "./live-exec.ts";
+import type { OpenSandbox } from "./open-sandbox.ts";
+import { type ExecRequest, execPlan } from "./spec.ts";
+import { execResultHead } from "./views.ts";
+
+/** What a service of execs works with. */
+export interface ExecServiceOptions {
+  readonly store: Store;
+  readonly feed: Feed;
+  readonly signingKey: SealKey;
+  readonly instance: string;
+  readonly log: Log;
+  readonly clock: Clock;
+  /** Aborted when the server stops. */
+  readonly stopping: AbortSignal;
+  /** @throws CprgError `not_found`, or `aborted` when it has ended */
+  sandbox(tenant: string, id: string): Promise<OpenSandbox>;
+  /** The exec if it runs here, or null. */
+  live(exec: ExecRecord): LiveExec | null;
+  /** Called when a sandbox turned out to have ended by itself. */
+  onGone(sandboxId: string): void;
+}
+
+/** What a wait is bounded by. */
+export interface ExecWait {
+  /** Relative. */
+  readonly waitMs: number;
+  readonly signal?: AbortSignal;
+}
+
+/** Execs as tenants use them. */
+export class ExecService {
+  readonly #options: ExecServiceOptions;
+  readonly #waits = new TerminalWaits();
+
+  constructor(options: ExecServiceOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Starts a program; one that could not be started is an exec that has ended.
+   *
+   * @param ceilings of the key or the server
+   * @throws CprgError `not_found`, `aborted` when the sandbox has ended, `resource_exhausted` when
+   *   {@link EXECS_MAX} run in it, `invalid_argument`
+   */
+  async start(
+    tenant: string,
+    sandboxId: string,
+    { request, ceilings }: { readonly request: ExecRequest; readonly ceilings: Limits },
+  ): Promise<ExecRecord> {
+    const sandbox = await this.#options.sandbox(tenant, sandboxId);
+    const plan = execPlan(request, { ...sandbox.spec, ceilings });
+    // Held until the exec itself is noted: a sandbox must not go idle in between.
+    using _use = sandbox.use();
+    if (sandbox.execs.size >= EXECS_MAX) throw tooMany();
+    const record: ExecRecord = {
+      id: newId(),
+      sandboxId,
+      tenant,
+      status: "running",
+      argv: plan.argv,
+      hasTerminal: plan.terminal !== null,
+      limits: plan.limits,
+      createdAt: this.#options.clock.now(),
+      finishedAt: null,
+      instance: this.#options.instance,
+      outcome: null,
+    };
+    const { store, feed, clock, log } = this.#options;
+    await store.execs.insert(record);
+    const subject = `exec:${record.id}` as const;
+    const exec = new LiveExec({
+      record,
+      plan,
+      lease: sandbox.lease,
+      clock,
+      log,
+      append: (drafts) => feed.append(subject, drafts),
+      finish: (outcome) => this.#finish(record.id, outcome),
+      onGone: () => this.#options.onGone(sandboxId),
+    });
+    sandbox.add(exec);
+    await exec.started;
+    return (await store.execs.get(record.id)) ?? record;
+  }
+
+  /** @throws CprgError `not_found` */
+  async get(tenant: string, id: string): Promise<ExecRecord> {
+    const exec = isId(id) ? await this.#options.store.execs.get(id) : null;
+    if (exec === null || exec.tenant !== tenant) throw notFound(id);
+    return exec;
+  }
+
+  /** A page of a sandbox's execs, newest first; the caller has looked whose the sandbox is. */
+  async list(query: {
+    readonly sandboxId: string;
+    readonly limit: number;
+    readonly cursor?: string;
+  }): Promise<ExecPage> {
+    return await this.#options.store.execs.list(query);
+  }
+
+  /**
+   * Waits for an exec's end.
+   *
+   * @returns the exec as it is after the wait
+   * @throws CprgError `not_found`
+   */
+  async wait(tenant: string, id: string, bounds: ExecWait): Promise<ExecRecord> {
+    using wait = this.#waits.open(id, bounds);
+    const exec = await this.get(tenant, id);
+    if (exec.status !== "running") return exec;
+    await wait.ended;
+    return await this.get(tenant, id);
+  }
+
+  /**
+   * Cancels an exec, and waits for its end.
+   *
+   * @returns the exec as it is then
+   * @throws CprgError `not_found`; `aborted` when it has ended already
+   */
+  async cancel(tenant: string, id: string, bounds: ExecWait): Promise<ExecRecord> {
+    using wait = this.#waits.open(id, bounds);
+    (await this.running(tenant, id)).cancel();
+    await wait.ended;
+    return await this.get(tenant, id);
+  }
+
+  /** The exec, to be written to, signalled or resized. @throws CprgError as {@link cancel} */
+  async running(tenant: string, id: string): Promise<LiveExec> {
+    const exec = await this.get(tenant, id);
+    const live = this.#options.live(exec);
+    if (live !== null) return live;
+    throw new CprgError("aborted", `Cannot reach exec "${id}": it is ${exec.status}`, {
+      reason: "EXEC_ENDED",
+      retryable: false,
+    });
+  }
+
+  /** Pieces of a result's JSON, folded from the log as it is now. */
+  result(exec: ExecRecord): AsyncIterable<string> {
+    const subject = `exec:${exec.id}` as const;
+    return resultStream(this.#options.store.events, { subject, head: execResultHead(exec) });
+  }
+
+  /** Pieces of a replay's JSON: events from `fromSeq` to the newest. */
+  replay(exec: ExecRecord, fromSeq: number): AsyncIterable<string> {
+    const subject = `exec:${exec.id}` as const;
+    const head = { exec_id: exec.id };
+    return replayStream(this.#options.store.events, { subject, head, fromSeq });
+  }
+
+  /** The sealed export of an exec's log, in NDJSON. */
+  exportLog(exec: ExecRecord): AsyncIterable<Uint8Array> {
+    const { store, signingKey: key, clock } = this.#options;
+    return exportLog({ store, key, subject: `exec:${exec.id}`, clock });
+  }
+
+  /** Events from `fromSeq` on, as they come, until the exec has ended or the signal is aborted. */
+  subscribe(
+    exec: ExecRecord,
+    options: { readonly fromSeq: number; readonly signal: AbortSignal },
+  ): AsyncIterable<readonly EventLine[]> {
+    return this.#options.feed.subscribe(`exec:${exec.id}`, options);
+  }
+
+  /** Wakes everybody who waits: nothing will end here any more. */
+  wakeAll(): void {
+    this.#waits.wakeAll();
+  }
+
+  async #finish(id: string, outcome: Outcome): Promise<void> {
+    const { store, feed, clock, log, stopping } = this.#options;
+    const ended = await storeEnd(() => store.execs.finish(id, outcome, clock.now()), {
+      log,
+      fields: { exec_id: id },
+      stopping,
+    });
+    if (ended === null) log.warn("exec end refused: it had ended", { exec_id: id });
+    feed.advanced(`exec:${id}`);
+    this.#waits.wake(id);
+  }
+}
+
+function notFound(id: string): CprgError {
+  return new CprgError("not_found", `Cannot find exec "${id.slice(0, 64)}": there is none`, {
+    reason: "EXEC_NOT_FOUND",
+  });
+}
+
+function tooMany(): CprgError {
+  return new CprgError(
+    "resource_exhausted",
+    `Cannot start a program: ${EXECS_MAX} run in this sandbox`,
+    { reason: "EXECS", retryAfterSeconds: 1 },
+  );
+}

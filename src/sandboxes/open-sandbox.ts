@@ -1,0 +1,158 @@
+/**
+ * A sandbox that a client holds open, from its lease to its end: what runs in it, how long nothing
+ * does, and the one reason why it ends. Knows neither store nor HTTP.
+ */
+
+import { CprgError } from "../core/errors.ts";
+import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
+import type { ExecLease } from "../provider/contract.ts";
+import { TRANSFERS_MAX } from "./bounds.ts";
+import type { LiveExec } from "./live-exec.ts";
+import type { SandboxSpec } from "./spec.ts";
+
+/** How a sandbox is asked to end. */
+export interface EndRequest {
+  readonly reason: SandboxEnd;
+  /** Time between SIGTERM and SIGKILL for what runs in it. */
+  readonly graceMs: number;
+}
+
+/** What an open sandbox is made of. */
+export interface OpenSandboxParts {
+  readonly record: SandboxRecord;
+  readonly spec: SandboxSpec;
+  readonly lease: ExecLease;
+  /** Called once, when everything in it is gone: stores the end. */
+  onEnded(reason: SandboxEnd): Promise<void>;
+  /** Called when its lease could not be given back. */
+  onStuck(error: unknown): void;
+}
+
+/** One open sandbox. */
+export class OpenSandbox {
+  readonly #parts: OpenSandboxParts;
+  readonly #execs = new Map<string, LiveExec>();
+  readonly #lifetime: Timer;
+  #idle: Timer | null = null;
+  #uses = 0;
+  #transfers = 0;
+  #ending: EndRequest | null = null;
+  #end: Promise<void> | null = null;
+
+  constructor(parts: OpenSandboxParts) {
+    this.#parts = parts;
+    const { lifetimeSeconds } = parts.spec;
+    this.#lifetime = startTimer(lifetimeSeconds * 1000, () => this.#endOnTime("lifetime"));
+    this.#restartIdle();
+  }
+
+  get record(): SandboxRecord {
+    return this.#parts.record;
+  }
+
+  get spec(): SandboxSpec {
+    return this.#parts.spec;
+  }
+
+  get lease(): ExecLease {
+    return this.#parts.lease;
+  }
+
+  /** Why it is ending, or null. */
+  get ending(): EndRequest | null {
+    return this.#ending;
+  }
+
+  /** Execs that run or start. */
+  get execs(): ReadonlyMap<string, LiveExec> {
+    return this.#execs;
+  }
+
+  /** While it is held the sandbox is in use, and not idle. */
+  use(): Disposable {
+    this.#uses += 1;
+    this.#idle?.clear();
+    let isHeld = true;
+    return {
+      [Symbol.dispose]: () => {
+        if (!isHeld) return;
+        isHeld = false;
+        this.#uses -= 1;
+        this.#restartIdle();
+      },
+    };
+  }
+
+  /**
+   * A use that moves files.
+   *
+   * @throws CprgError `resource_exhausted` when {@link TRANSFERS_MAX} are under way
+   */
+  useForTransfer(): Disposable {
+    if (this.#transfers >= TRANSFERS_MAX) {
+      throw new CprgError(
+        "resource_exhausted",
+        `Cannot move files: ${TRANSFERS_MAX} transfers of this sandbox are under way`,
+        { reason: "TRANSFERS", retryAfterSeconds: 1 },
+      );
+    }
+    this.#transfers += 1;
+    const use = this.use();
+    return {
+      [Symbol.dispose]: () => {
+        this.#transfers -= 1;
+        use[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Notes an exec until it has ended. */
+  add(exec: LiveExec): void {
+    const use = this.use();
+    this.#execs.set(exec.id, exec);
+    if (this.#ending !== null) exec.kill(this.#ending.reason, this.#ending);
+    void exec.done.finally(() => {
+      this.#execs.delete(exec.id);
+      use[Symbol.dispose]();
+    });
+  }
+
+  /**
+   * Kills what runs and gives the lease back; resolves when the end is stored. The first reason
+   * counts; asking again can only shorten the grace.
+   */
+  end(request: EndRequest): Promise<void> {
+    const isFirst = this.#ending === null;
+    this.#ending ??= request;
+    const { reason } = this.#ending;
+    for (const exec of this.#execs.values()) exec.kill(reason, request);
+    if (isFirst) this.#end = this.#close(reason);
+    return this.#end ?? Promise.resolve();
+  }
+
+  async #close(reason: SandboxEnd): Promise<void> {
+    this.#lifetime.clear();
+    this.#idle?.clear();
+    const { lease, onEnded, onStuck } = this.#parts;
+    // Transfers are cut by the release; execs had their grace first.
+    while (this.#execs.size > 0)
+      await Promise.all([...this.#execs.values()].map(({ done }) => done));
+    try {
+      await lease.release();
+    } catch (error) {
+      onStuck(error);
+    }
+    await onEnded(reason);
+  }
+
+  #restartIdle(): void {
+    this.#idle?.clear();
+    if (this.#uses > 0 || this.#ending !== null) return;
+    this.#idle = startTimer(this.#parts.spec.idleSeconds * 1000, () => this.#endOnTime("idle"));
+  }
+
+  #endOnTime(reason: "idle" | "lifetime"): void {
+    void this.end({ reason, graceMs: 0 });
+  }
+}

@@ -1,0 +1,291 @@
+/**
+ * Everything that can be asked of sandboxes, on behalf of one tenant: open, look, end, run, move
+ * files. A sandbox of another tenant does not exist here. Knows no HTTP.
+ */
+
+import type { SealKey } from "../core/chain.ts";
+import { type Clock, systemClock } from "../core/clock.ts";
+import { CprgError } from "../core/errors.ts";
+import { isId, newId } from "../core/ids.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Log } from "../core/log.ts";
+import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { ExecProvider, Reservation } from "../provider/contract.ts";
+import type { Feed } from "../record/feed.ts";
+import { storeEnd } from "../record/finisher.ts";
+import type { SandboxPage, SandboxQuery, Store } from "../store/contract.ts";
+import { ADMISSION_WAIT_MS, TENANT_SANDBOXES_DEFAULT } from "./bounds.ts";
+import { ExecService } from "./exec-service.ts";
+import { SandboxFiles } from "./files.ts";
+import { OpenSandbox } from "./open-sandbox.ts";
+import { type RecoveredSandboxes, recoverSandboxes } from "./recovery.ts";
+import type { SandboxSpec } from "./spec.ts";
+
+const RETRY_SECONDS = 5;
+
+/** What a service works with. */
+export interface SandboxServiceOptions {
+  readonly store: Store;
+  readonly feed: Feed;
+  readonly provider: ExecProvider;
+  /** Signs exports. */
+  readonly signingKey: SealKey;
+  /** Id of this instance of the server. */
+  readonly instance: string;
+  readonly log: Log;
+  readonly clock?: Clock;
+  /** Sandboxes that one tenant may have open. */
+  readonly tenantSandboxes?: number;
+  /** How long a new one may wait for its place; tests make it short. */
+  readonly admissionWaitMs?: number;
+}
+
+/** Sandboxes as tenants use them. */
+export class SandboxService {
+  readonly #options: SandboxServiceOptions;
+  readonly #clock: Clock;
+  readonly #open = new Map<string, OpenSandbox>();
+  /** Tenants of those that are being opened. */
+  readonly #opening: string[] = [];
+  readonly #openings = new Set<Promise<unknown>>();
+  readonly #stopping = new AbortController();
+  readonly execs: ExecService;
+  readonly files: SandboxFiles;
+
+  constructor(options: SandboxServiceOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    const { store, feed, signingKey, instance, log } = options;
+    this.files = new SandboxFiles({ sandbox: (tenant, id) => this.opened(tenant, id) });
+    this.execs = new ExecService({
+      store,
+      feed,
+      signingKey,
+      instance,
+      log,
+      clock: this.#clock,
+      stopping: this.#stopping.signal,
+      sandbox: (tenant, id) => this.opened(tenant, id),
+      live: (exec) => this.#open.get(exec.sandboxId)?.execs.get(exec.id) ?? null,
+      onGone: (id) => void this.#open.get(id)?.end({ reason: "runner_error", graceMs: 0 }),
+    });
+  }
+
+  /** Ends what dead instances left. Call it once, before anything else. */
+  async start(): Promise<RecoveredSandboxes> {
+    const { store, instance } = this.#options;
+    return await recoverSandboxes({
+      sandboxes: store.sandboxes,
+      execs: store.execs,
+      clock: this.#clock,
+      livingInstances: [instance],
+    });
+  }
+
+  /**
+   * Opens no more, and ends the open ones: what runs in them has a grace. Resolves when their ends
+   * are stored. Calling again can only shorten the grace.
+   */
+  async stop(graceMs: number): Promise<void> {
+    this.#stopping.abort();
+    const end = async (): Promise<void> => {
+      const request = { reason: "shutdown", graceMs } as const;
+      await Promise.all([...this.#open.values()].map((sandbox) => sandbox.end(request)));
+    };
+    await end();
+    while (this.#openings.size > 0) await Promise.allSettled(this.#openings);
+    await end();
+    this.execs.wakeAll();
+  }
+
+  /** How many are open, of one tenant or of all. */
+  count(tenant?: string): number {
+    const open = [...this.#open.values()].map(({ record }) => record.tenant);
+    return [...open, ...this.#opening].filter((one) => tenant === undefined || one === tenant)
+      .length;
+  }
+
+  /**
+   * Opens a sandbox.
+   *
+   * @throws CprgError `resource_exhausted` when the tenant has as many as it may, `unavailable` when
+   *   there is no room for its limits now or the server stops, `failed_precondition` when there can
+   *   never be
+   */
+  async create(
+    tenant: string,
+    spec: SandboxSpec,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<SandboxRecord> {
+    this.#checkRoom(tenant);
+    this.#opening.push(tenant);
+    const work = this.#create(tenant, spec, signal);
+    this.#openings.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#opening.splice(this.#opening.indexOf(tenant), 1);
+      this.#openings.delete(work);
+    }
+  }
+
+  /** @throws CprgError `not_found` */
+  async get(tenant: string, id: string): Promise<SandboxRecord> {
+    const sandbox = isId(id) ? await this.#options.store.sandboxes.get(id) : null;
+    if (sandbox === null || sandbox.tenant !== tenant) throw notFound(id);
+    return sandbox;
+  }
+
+  /** A page of the tenant's sandboxes, newest first. */
+  async list(query: SandboxQuery): Promise<SandboxPage> {
+    return await this.#options.store.sandboxes.list(query);
+  }
+
+  /**
+   * Ends a sandbox and all that runs in it.
+   *
+   * @returns it as it is afterwards
+   * @throws CprgError `not_found`; `aborted` when it has ended already
+   */
+  async end(tenant: string, id: string): Promise<SandboxRecord> {
+    const sandbox = await this.opened(tenant, id);
+    await sandbox.end({ reason: "user", graceMs: 0 });
+    return await this.get(tenant, id);
+  }
+
+  /**
+   * The open sandbox of an id.
+   *
+   * @throws CprgError `not_found`; `aborted` when it has ended
+   */
+  async opened(tenant: string, id: string): Promise<OpenSandbox> {
+    const open = this.#open.get(id);
+    if (open !== undefined && open.record.tenant === tenant && open.ending === null) return open;
+    const { reason } = await this.get(tenant, id);
+    throw new CprgError("aborted", `Cannot use sandbox "${id}": it has ended`, {
+      reason: "SANDBOX_ENDED",
+      retryable: false,
+      hint: `Why: ${reason ?? open?.ending?.reason ?? "interrupted"}. Open another one`,
+    });
+  }
+
+  async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
+    const { provider, store } = this.#options;
+    const reservation = await this.#reserve(spec.limits, signal);
+    const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
+    try {
+      await store.sandboxes.insert(record);
+    } catch (error) {
+      await lease.release().catch((cause: unknown) => this.#stuck(record.id, cause));
+      throw error;
+    }
+    const sandbox = new OpenSandbox({
+      record,
+      spec,
+      lease,
+      onEnded: (reason) => this.#ended(record.id, reason),
+      onStuck: (error) => this.#stuck(record.id, error),
+    });
+    this.#open.set(record.id, sandbox);
+    this.#options.log.info("sandbox opened", { sandbox_id: record.id, provider: provider.name });
+    return record;
+  }
+
+  async #acquire(wanted: {
+    tenant: string;
+    spec: SandboxSpec;
+    reservation: Reservation;
+    signal: AbortSignal | undefined;
+  }) {
+    const { provider, instance } = this.#options;
+    const { tenant, spec, reservation, signal } = wanted;
+    try {
+      const lease = await provider.open(reservation, { signal: this.#anyOf(signal) });
+      const record: SandboxRecord = {
+        id: newId(),
+        tenant,
+        limits: spec.limits,
+        labels: spec.labels,
+        idleSeconds: spec.idleSeconds,
+        lifetimeSeconds: spec.lifetimeSeconds,
+        createdAt: this.#clock.now(),
+        endedAt: null,
+        reason: null,
+        instance,
+      };
+      return { lease, record };
+    } catch (error) {
+      reservation.cancel();
+      throw error;
+    }
+  }
+
+  async #reserve(limits: Limits, signal: AbortSignal | undefined): Promise<Reservation> {
+    const { provider, admissionWaitMs = ADMISSION_WAIT_MS } = this.#options;
+    const late = AbortSignal.timeout(admissionWaitMs);
+    const stop = this.#anyOf(signal);
+    try {
+      return await provider.reserve(limits, { signal: AbortSignal.any([late, stop]) });
+    } catch (error) {
+      if (!late.aborted || stop.aborted) throw this.#isStopping ? stopping() : error;
+      throw new CprgError("unavailable", "Cannot open a sandbox: no room beside the others", {
+        reason: "SANDBOXES_FULL",
+        hint: "Ask for smaller limits, or wait for others to end",
+        retryAfterSeconds: RETRY_SECONDS,
+      });
+    }
+  }
+
+  get #isStopping(): boolean {
+    return this.#stopping.signal.aborted;
+  }
+
+  #anyOf(signal: AbortSignal | undefined): AbortSignal {
+    const stop = this.#stopping.signal;
+    return signal === undefined ? stop : AbortSignal.any([stop, signal]);
+  }
+
+  #checkRoom(tenant: string): void {
+    if (this.#isStopping) throw stopping();
+    const most = this.#options.tenantSandboxes ?? TENANT_SANDBOXES_DEFAULT;
+    if (this.count(tenant) < most) return;
+    throw new CprgError(
+      "resource_exhausted",
+      `Cannot open a sandbox: tenant "${tenant}" has ${most} open, as many as it may`,
+      { reason: "TENANT_SANDBOXES", hint: "End one of them", retryAfterSeconds: RETRY_SECONDS },
+    );
+  }
+
+  async #ended(id: string, reason: SandboxEnd): Promise<void> {
+    const { store, log } = this.#options;
+    try {
+      await storeEnd(() => store.sandboxes.end(id, reason, this.#clock.now()), {
+        log,
+        fields: { sandbox_id: id },
+        stopping: this.#stopping.signal,
+      });
+      log.info("sandbox ended", { sandbox_id: id, reason });
+    } catch (error) {
+      log.error("sandbox end not stored, given up", { sandbox_id: id, error });
+    } finally {
+      this.#open.delete(id);
+    }
+  }
+
+  #stuck(id: string, error: unknown): void {
+    this.#options.log.error("sandbox not removed", { sandbox_id: id, error });
+  }
+}
+
+function notFound(id: string): CprgError {
+  return new CprgError("not_found", `Cannot find sandbox "${id.slice(0, 64)}": there is none`, {
+    reason: "SANDBOX_NOT_FOUND",
+  });
+}
+
+function stopping(): CprgError {
+  return new CprgError("unavailable", "Cannot open a sandbox: the server is stopping", {
+    reason: "STOPPING",
+    retryAfterSeconds: RETRY_SECONDS,
+  });
+}

@@ -1,0 +1,98 @@
+/** The shapes in which sandboxes and execs are sent: snake_case, RFC 3339 times. */
+
+import { timestamp } from "../core/clock.ts";
+import type { ExecRecord } from "../core/exec.ts";
+import type { Limits } from "../core/limits.ts";
+import type { Outcome, Usage } from "../core/outcome.ts";
+import type { Reason } from "../core/reasons.ts";
+import type { SandboxRecord } from "../core/sandbox.ts";
+
+/** A sandbox as clients see it. */
+export interface SandboxView {
+  readonly sandbox_id: string;
+  readonly tenant: string;
+  readonly status: "open" | "ended";
+  readonly reason: Reason | null;
+  readonly limits: Limits;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly idle_seconds: number;
+  readonly lifetime_seconds: number;
+  readonly created_at: string;
+  /** When it ends at the latest. */
+  readonly expires_at: string;
+  readonly ended_at: string | null;
+}
+
+/** The view of a sandbox. */
+export function sandboxView(sandbox: SandboxRecord): SandboxView {
+  const { createdAt, endedAt, lifetimeSeconds } = sandbox;
+  return {
+    sandbox_id: sandbox.id,
+    tenant: sandbox.tenant,
+    status: endedAt === null ? "open" : "ended",
+    reason: sandbox.reason,
+    limits: sandbox.limits,
+    labels: sandbox.labels,
+    idle_seconds: sandbox.idleSeconds,
+    lifetime_seconds: lifetimeSeconds,
+    created_at: timestamp(createdAt),
+    expires_at: timestamp(createdAt + lifetimeSeconds * 1000),
+    ended_at: endedAt === null ? null : timestamp(endedAt),
+  };
+}
+
+/** An exec as clients see it. */
+export interface ExecView {
+  readonly exec_id: string;
+  readonly sandbox_id: string;
+  readonly tenant: string;
+  readonly status: ExecRecord["status"];
+  readonly argv: readonly string[];
+  readonly tty: boolean;
+  readonly created_at: string;
+  readonly finished_at: string | null;
+  readonly exit_code: number | null;
+  readonly signal: string | null;
+  readonly reason: Reason | null;
+  readonly limits: Limits;
+  readonly usage: Usage | null;
+  /** Why it could not run. */
+  readonly error?: NonNullable<Outcome["error"]>;
+}
+
+/** The view of an exec. */
+export function execView(exec: ExecRecord): ExecView {
+  const { outcome } = exec;
+  return {
+    exec_id: exec.id,
+    sandbox_id: exec.sandboxId,
+    tenant: exec.tenant,
+    status: exec.status,
+    argv: exec.argv,
+    tty: exec.hasTerminal,
+    created_at: timestamp(exec.createdAt),
+    finished_at: exec.finishedAt === null ? null : timestamp(exec.finishedAt),
+    exit_code: outcome?.exitCode ?? null,
+    signal: outcome?.signal ?? null,
+    reason: outcome?.reason ?? null,
+    limits: exec.limits,
+    usage: outcome?.usage ?? null,
+    ...(outcome?.error === undefined ? {} : { error: outcome.error }),
+  };
+}
+
+/** The fields of an exec's result that need no output; all but status are null before the end. */
+export function execResultHead(exec: ExecRecord) {
+  const { outcome } = exec;
+  return {
+    exec_id: exec.id,
+    sandbox_id: exec.sandboxId,
+    status: exec.status,
+    exit_code: outcome?.exitCode ?? null,
+    signal: outcome?.signal ?? null,
+    reason: outcome?.reason ?? null,
+    duration_ms: outcome?.durationMs ?? null,
+    usage: outcome?.usage ?? null,
+    ...(outcome?.error === undefined ? {} : { error: outcome.error }),
+  };
+}
