@@ -9,7 +9,8 @@ import { nextTurn } from "./turn.ts";
 const ENTRIES_PER_TURN = 128;
 const TYPES: readonly EntryType[] = ["file", "directory", "link"];
 const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
+/** `ignoreBOM` keeps a byte order mark, with which a name may begin. */
+const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Header and path of an entry. */
 export function encodeEntry(entry: EntryHead): Uint8Array {

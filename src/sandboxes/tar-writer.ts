@@ -1,11 +1,11 @@
 /**
  * Entries of a tree as a tar stream, in constant memory. The entries come out of a sandbox: each has
- * to lie in a directory that came before it, so that whoever unpacks follows no link.
+ * to lie in a directory that came before it. Links are given as they are, and lead anywhere: whoever
+ * unpacks a tar must not follow them, as tar(1) does not.
  */
 
 import { CprgError } from "../core/errors.ts";
 import type { EntryHead, EntryPart } from "../provider/contract.ts";
-import { leadsOut } from "../sandbox/download.ts";
 import { BLOCK_BYTES, encodeHeader, paddingOf, type TarFields } from "./tar-header.ts";
 
 const TYPES: Readonly<Record<EntryHead["type"], TarFields["type"]>> = {
@@ -20,15 +20,12 @@ export interface TarWriteOptions {
   readonly name: string;
   /** Time of all entries, in seconds since 1970: a sandbox's own are not kept. */
   readonly mtimeSeconds: number;
-  /** Gives links whatever they lead to. */
-  readonly areLinksFree?: boolean;
 }
 
 /**
  * A tar stream of entries.
  *
- * @throws CprgError `data_loss` for an entry that is out of place, `permission_denied` with reason
- *   LINK_ESCAPES for a link that leads out
+ * @throws CprgError `data_loss` for an entry that is out of place
  */
 export async function* writeTar(
   entries: AsyncIterable<EntryPart>,
@@ -60,7 +57,7 @@ function* contentOf(open: Open, part: Uint8Array, options: TarWriteOptions): Gen
   open.left -= part.length;
   if (open.head.type === "link") {
     open.target.push(part);
-    if (open.left === 0) yield linkHeader(open.head, open.target, options);
+    if (open.left === 0) yield header(open.head, Buffer.concat(open.target).toString(), options);
     return;
   }
   yield part;
@@ -76,24 +73,6 @@ function header(head: EntryHead, linkName: string, options: TarWriteOptions): Ui
     linkName,
     mtimeSeconds: options.mtimeSeconds,
   });
-}
-
-function linkHeader(head: EntryHead, parts: Uint8Array[], options: TarWriteOptions): Uint8Array {
-  const target = Buffer.concat(parts).toString("utf8");
-  if (
-    options.areLinksFree === true ||
-    !leadsOut(head.path === "" ? options.name : head.path, target)
-  ) {
-    return header(head, target, options);
-  }
-  throw new CprgError(
-    "permission_denied",
-    `Cannot take out the link ${JSON.stringify(head.path)}: ${JSON.stringify(target.slice(0, 256))} leads out of what is taken`,
-    {
-      reason: "LINK_ESCAPES",
-      hint: "Send links=any to take links as they are, or remove it in the sandbox",
-    },
-  );
 }
 
 function nameOf({ path, type }: EntryHead, single: string): string {

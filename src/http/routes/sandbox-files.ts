@@ -55,7 +55,7 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
 }
 
 async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Promise<Response> {
-  const query = readQuery(c, ["format", "links"]);
+  const query = readQuery(c, ["format"]);
   const place = placeOf(c);
   const { files } = options.sandboxes;
   const entries = files.take(place);
@@ -63,7 +63,7 @@ async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Prom
   const name = posix.basename(place.path) || "files";
   if (isTarWanted(c, query)) {
     const mtimeSeconds = Math.floor(Date.now() / 1000);
-    const tar = writeTar(entries, { name, mtimeSeconds, areLinksFree: areLinksFree(query) });
+    const tar = writeTar(entries, { name, mtimeSeconds });
     return await bytesResponse(tar, { headers: fileHeaders(TAR), onBroken });
   }
   const first = await entries.next();
@@ -73,8 +73,7 @@ async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Prom
     throw noFile(head?.type === "link" ? "a link" : "a directory");
   }
   const headers = fileHeaders("application/octet-stream");
-  const length = { "Content-Length": String(head.size) };
-  return await bytesResponse(contentOf(entries), { headers: { ...headers, ...length }, onBroken });
+  return await bytesResponse(contentOf(entries), { headers, onBroken });
 }
 
 /** What a program wrote must run nowhere: no type that a browser would show, and no origin. */
