@@ -1,5 +1,5 @@
 /**
- * The live events of a job over the WebSocket, as lines in order without gap or duplicate. A
+ * The live events of a job or an exec over the WebSocket, as lines in order without gap or duplicate. A
  * connection that breaks is taken up again behind the last line; a reader slower than the server
  * makes the client hang up and come back later, because a WebSocket cannot be held back.
  */
@@ -27,7 +27,8 @@ export interface StreamedEvent {
 
 /** What is followed. */
 export interface StreamRequest {
-  readonly jobId: string;
+  /** The run: `/v1/jobs/ID` or `/v1/execs/ID`. */
+  readonly path: string;
   /** First event wanted, from 1. */
   readonly fromSeq: number;
   /** Ends the iteration. */
@@ -47,7 +48,7 @@ export async function* streamEvents(
   let attempts = 0;
   while (!request.signal?.aborted) {
     // A refused upgrade tells a WebSocket client nothing: ask first, for the problem behind it.
-    await requestJson(access, { path: jobPath(request.jobId) });
+    await requestJson(access, { path: request.path });
     const before = next;
     for await (const event of oneConnection(access, { ...request, fromSeq: next })) {
       if (event.seq < next) continue;
@@ -85,7 +86,7 @@ interface Connection extends AsyncIterable<StreamedEvent> {
 
 /** One WebSocket as an iteration of events that ends when it closes, for whatever reason. */
 function connect(access: ServerAccess, request: StreamRequest): Connection {
-  const path = `${jobPath(request.jobId)}/stream?from_seq=${request.fromSeq}`;
+  const path = `${request.path}/stream?from_seq=${request.fromSeq}`;
   const url = apiUrl(access, path).replace(/^http/, "ws");
   const socket = new WebSocket(url, { headers: authorization(access) });
   const queue: string[] = [];

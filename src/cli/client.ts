@@ -128,6 +128,39 @@ async function fetchAnswer(access: ServerAccess, request: ApiRequest, signal: Ab
   }
 }
 
+/** A request whose body is bytes as they come, or that answers with such. */
+export interface BytesRequest {
+  readonly method: "GET" | "PUT" | "POST" | "DELETE";
+  readonly path: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: Bun.BodyInit;
+  /** Ends it; without one it takes as long as it takes. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Sends bytes, and hands on those of the answer.
+ *
+ * @throws CprgError as {@link requestJson}
+ */
+export async function sendBytes(
+  access: ServerAccess,
+  { method, path, headers, body, signal }: BytesRequest,
+): Promise<AsyncIterable<Uint8Array>> {
+  avoidProxy(access.url);
+  const response = await fetch(apiUrl(access, path), {
+    method,
+    headers: { ...authorization(access), ...headers },
+    redirect: "error",
+    ...(body === undefined ? {} : { body }),
+    ...(signal === undefined ? {} : { signal }),
+  }).catch((error: unknown) => {
+    throw unreachable(access, error);
+  });
+  if (!response.ok) throw await problemError(access, response);
+  return bodyOf(access, response);
+}
+
 /** The URL of a path, beneath the server's own path. */
 export function apiUrl(access: ServerAccess, path: string): string {
   const base = access.url.pathname === "/" ? "" : access.url.pathname;

@@ -8,6 +8,7 @@ import { languages } from "./commands/languages.ts";
 import { logs } from "./commands/logs.ts";
 import { replay } from "./commands/replay.ts";
 import { run } from "./commands/run.ts";
+import { sandbox } from "./commands/sandbox.ts";
 import { serve } from "./commands/serve.ts";
 import { verify } from "./commands/verify.ts";
 import { version } from "./commands/version.ts";
@@ -20,6 +21,7 @@ export const COMMANDS: readonly Command[] = [
   logs,
   cancel,
   replay,
+  sandbox,
   verify,
   doctor,
   languages,

@@ -56,7 +56,7 @@ export async function cancelRemote(access: ServerAccess, id: string): Promise<vo
   }
 }
 
-/** How a job on a server ended. */
+/** How a job or exec on a server ended. */
 export interface RemoteEnd {
   readonly reason: Reason;
   readonly exitCode: number | null;
@@ -65,7 +65,7 @@ export interface RemoteEnd {
 }
 
 /**
- * Follows a job to its end.
+ * Follows a job or exec to its end.
  *
  * @param show sees each event
  * @returns null when the signal ended the following first
@@ -73,12 +73,13 @@ export interface RemoteEnd {
 export async function followRemote(
   access: ServerAccess,
   options: {
-    readonly id: string;
+    /** Of the job or exec. */
+    readonly path: string;
     readonly signal: AbortSignal;
     show(event: StreamedEvent): Promise<void>;
   },
 ): Promise<RemoteEnd | null> {
-  const request = { jobId: options.id, fromSeq: 1, signal: options.signal };
+  const request = { path: options.path, fromSeq: 1, signal: options.signal };
   for await (const event of streamEvents(access, request)) {
     await options.show(event);
     if (event.kind === "finished") return toEnd(event);
@@ -90,7 +91,7 @@ function toEnd(event: StreamedEvent): RemoteEnd {
   const data = asAnswer(event.data);
   const reason = REASONS.find((known) => known === data["reason"]);
   if (reason === undefined) {
-    throw new CprgError("data_loss", "Cannot read the end of the job: its reason is unknown");
+    throw new CprgError("data_loss", "Cannot read the end of the run: its reason is unknown");
   }
   const error = asAnswer(data["error"]);
   const hint = asText(error["hint"]);

@@ -57,7 +57,7 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
     },
   });
   const end = await followRemote(access, {
-    id: job.id,
+    path: jobPath(job.id),
     signal: leave.signal,
     show: async (event) => {
       if (!flags.json) await showOutput(event, output);

@@ -6,6 +6,7 @@
 import { readFileSync, write } from "node:fs";
 import { constants } from "node:os";
 import { isatty } from "node:tty";
+import { openRawTerminal, type RawTerminal } from "./raw-terminal.ts";
 
 /** The reader of our output has gone away (EPIPE); ends the command quietly with 141. */
 export class ClosedOutput extends Error {
@@ -38,6 +39,8 @@ export interface Terminal {
   /** Standard error for records of the log: what nobody reads of them must not keep the process. */
   readonly log: ByteSink;
   readonly isStdinTerminal: boolean;
+  /** The user's terminal for a program's own use, or null where input and output are not one. */
+  raw(): RawTerminal | null;
   /** Standard input, in chunks. */
   readStdin(): AsyncIterable<Uint8Array>;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -123,6 +126,7 @@ export function processTerminal(): Terminal {
     stderr: descriptorSink(2),
     log: descriptorSink(2),
     isStdinTerminal: isatty(0),
+    raw: () => (isatty(0) && isatty(1) ? openRawTerminal() : null),
     readStdin: () => Bun.stdin.stream(),
     env: process.env,
     directory: process.cwd(),

@@ -38,7 +38,7 @@ export const logs = defineCommand({
     const jobId = parseJobId(args[0]);
     const access = await serverAccess(flags, terminal);
     const events = flags.follow
-      ? streamEvents(access, { jobId, fromSeq: 1 })
+      ? streamEvents(access, { path: jobPath(jobId), fromSeq: 1 })
       : recorded(await requestJson(access, { path: `${jobPath(jobId)}/replay` }));
     for await (const event of events) {
       if (flags.json) await terminal.stdout.write(`${JSON.stringify(event)}\n`);

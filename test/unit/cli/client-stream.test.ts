@@ -52,7 +52,7 @@ function line(seq: number, kind = "stdout", data = "x"): string {
 
 async function follow(access: ServerAccess, each?: () => Promise<void>): Promise<number[]> {
   const seqs: number[] = [];
-  for await (const event of streamEvents(access, { jobId: "j", fromSeq: 1 })) {
+  for await (const event of streamEvents(access, { path: "/v1/jobs/j", fromSeq: 1 })) {
     seqs.push(event.seq);
     await each?.();
   }
@@ -125,7 +125,7 @@ describe("streamEvents()", () => {
     const controller = new AbortController();
     const access = serve((socket) => socket.send(line(1)));
     const seqs: number[] = [];
-    const request = { jobId: "j", fromSeq: 1, signal: controller.signal };
+    const request = { path: "/v1/jobs/j", fromSeq: 1, signal: controller.signal };
     for await (const event of streamEvents(access, request)) {
       seqs.push(event.seq);
       controller.abort();

@@ -21,6 +21,7 @@ export function memoryTerminal(
     out: out.text,
     err: err.text,
     isStdinTerminal: options.stdin === undefined,
+    raw: () => null,
     async *readStdin() {
       yield Buffer.from(options.stdin ?? "");
     },
