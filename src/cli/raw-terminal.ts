@@ -19,9 +19,9 @@ const SIZE_UNKNOWN: TerminalSize = { columns: 80, rows: 24 };
 /** Puts the terminal of standard input into raw mode. */
 export function openRawTerminal(): RawTerminal {
   const input = new ReadStream(0);
-  const output = new WriteStream(1);
   const size = (): TerminalSize => {
-    const [columns, rows] = output.getWindowSize();
+    // A stream knows the size from when it was made.
+    const [columns, rows] = new WriteStream(1).getWindowSize();
     return columns > 0 && rows > 0 ? { columns, rows } : SIZE_UNKNOWN;
   };
   const listeners = new Set<() => void>();
@@ -33,6 +33,7 @@ export function openRawTerminal(): RawTerminal {
   };
   process.on("exit", restore);
   input.setRawMode(true);
+  leaveOutputAlone();
   return {
     get size() {
       return size();
@@ -44,4 +45,16 @@ export function openRawTerminal(): RawTerminal {
     },
     [Symbol.dispose]: restore,
   };
+}
+
+/**
+ * The runtime's raw mode still makes a carriage return of every line feed (libuv, `uv_tty_set_mode`),
+ * where full-screen programs mean one line down. Without stty(1) it stays so.
+ */
+function leaveOutputAlone(): void {
+  try {
+    Bun.spawnSync(["stty", "-opost"], { stdin: "inherit", stdout: "ignore", stderr: "ignore" });
+  } catch {
+    // There is none here: most programs are shown right all the same.
+  }
 }
