@@ -9,6 +9,7 @@ import { type RunningServer, startServer } from "../../src/http/serve.ts";
 import { JobService } from "../../src/jobs/service.ts";
 import { Feed } from "../../src/record/feed.ts";
 import type { LocalEngine } from "../../src/sandbox/engine.ts";
+import { fullPrivileges } from "../../src/sandbox/reduce-privileges.ts";
 import { SandboxService, type SandboxServiceOptions } from "../../src/sandboxes/service.ts";
 import type { FileStore } from "../../src/store/open.ts";
 import { openStore } from "../../src/store/open.ts";
@@ -87,6 +88,7 @@ export function useSandboxServer(options: Partial<SandboxServiceOptions> = {}): 
       sandboxes: service,
       keys,
       engine,
+      privileges: fullPrivileges(),
       log: silentLog,
       version: "1",
       hostname: "127.0.0.1",
