@@ -231,12 +231,17 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     onTimeUp: (reason) => execBox.exec?.kill(reason),
   });
   const limitBytes = limits.output_kb * KIB;
+  const terminal = pipes.isTerminal ? { fd: pipes.outputs[0]?.fd ?? -1 } : null;
   const outputs = pipes.outputs.map(({ channel, fd }) => {
     const reader = Bun.file(fd).stream().getReader();
     return new OutputStream({
       channel,
       reader: pipes.isTerminal ? terminalReader(reader) : reader,
-      onEnd: () => closeSync(fd),
+      onEnd: () => {
+        // Its number may be another's at once.
+        if (terminal !== null) terminal.fd = -1;
+        closeSync(fd);
+      },
       drain: () => native.drain(fd),
       limitBytes,
       queue,
@@ -254,7 +259,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
     queue,
     outputs,
     input: pipes.input,
-    terminalFd: pipes.isTerminal ? (pipes.outputs[0]?.fd ?? null) : null,
+    terminal,
     started,
     exited,
     violated,

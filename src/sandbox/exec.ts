@@ -46,8 +46,8 @@ export interface ExecParts {
   readonly queue: NoticeQueue;
   readonly outputs: readonly OutputStream[];
   readonly input: InputPipe | null;
-  /** Our end of its terminal, open until its output is read to the end; null without one. */
-  readonly terminalFd: number | null;
+  /** Our end of its terminal, -1 once it is closed; null without one. */
+  readonly terminal: { fd: number } | null;
   /** The report that it runs. */
   readonly started: Report;
   /** The report of its end, or null when the sandbox ended first. */
@@ -72,8 +72,6 @@ export class LocalExec implements Exec {
   #graceEndsMs = Number.POSITIVE_INFINITY;
   #isMainGone = false;
   #isKilling = false;
-  /** A stream has ended, and its descriptor is closed. */
-  #isDrained = false;
   /** When the caller itself sent SIGKILL. */
   #killSentNs: bigint | null = null;
   /** Settles when the sandbox was destroyed, or could not be, because this exec does not end. */
@@ -85,12 +83,6 @@ export class LocalExec implements Exec {
   constructor(parts: ExecParts) {
     this.#parts = parts;
     this.drained = Promise.allSettled(parts.outputs.map(({ done }) => done));
-    for (const { done } of parts.outputs) {
-      const note = (): void => {
-        this.#isDrained = true;
-      };
-      done.then(note, note);
-    }
     parts.watch.start();
     // Before `#run` waits for the end, so that of two reports in one read this one is seen first.
     void parts.violated.then((report) => this.#violate(report));
@@ -112,17 +104,17 @@ export class LocalExec implements Exec {
   async closeInput(): Promise<void> {
     const input = this.#inputPipe();
     // The master stays open: closing it would hang up, not end the input.
-    await (this.#parts.terminalFd === null ? input.close() : input.write(END_OF_FILE));
+    await (this.#parts.terminal === null ? input.close() : input.write(END_OF_FILE));
   }
 
   resize(size: TerminalSize): void {
-    const { terminalFd, native } = this.#parts;
-    if (terminalFd === null) {
+    const { terminal, native } = this.#parts;
+    if (terminal === null) {
       throw new CprgError("failed_precondition", "Cannot resize: the program has no terminal", {
         reason: "NO_TERMINAL",
       });
     }
-    if (!this.#isDrained) native.resize(terminalFd, size);
+    if (terminal.fd >= 0) native.resize(terminal.fd, size);
   }
 
   signal(name: string): void {

@@ -47,7 +47,7 @@ export class SandboxFiles {
     const sandbox = await this.#sandbox(place);
     using _use = sandbox.useForTransfer();
     const options = { isMerge, ...(signal === undefined ? {} : { signal }) };
-    await sandbox.lease.putEntries(entries, place.path, options);
+    await unlessEnded(sandbox, () => sandbox.lease.putEntries(entries, place.path, options));
   }
 
   /**
@@ -58,7 +58,9 @@ export class SandboxFiles {
   async *take(place: FilePlace): AsyncGenerator<EntryPart, void, void> {
     const sandbox = await this.#sandbox(place);
     using _use = sandbox.useForTransfer();
-    yield* pulledEntries((sink, signal) => sandbox.lease.takeEntries(place.path, sink, { signal }));
+    yield* pulledEntries((sink, signal) =>
+      unlessEnded(sandbox, () => sandbox.lease.takeEntries(place.path, sink, { signal })),
+    );
   }
 
   /** Removes what is at a place; nothing there is no error. */
@@ -68,10 +70,20 @@ export class SandboxFiles {
   ): Promise<void> {
     const sandbox = await this.#sandbox(place);
     using _use = sandbox.useForTransfer();
-    await sandbox.lease.remove(place.path, signal === undefined ? {} : { signal });
+    const options = signal === undefined ? {} : { signal };
+    await unlessEnded(sandbox, () => sandbox.lease.remove(place.path, options));
   }
 
   #sandbox({ tenant, sandboxId }: FilePlace): Promise<OpenSandbox> {
     return this.#options.sandbox(tenant, sandboxId);
+  }
+}
+
+/** What the end of a sandbox cuts short says so, and not that it was cancelled. */
+async function unlessEnded(sandbox: OpenSandbox, move: () => Promise<void>): Promise<void> {
+  try {
+    await move();
+  } catch (error) {
+    throw sandbox.ending === null ? error : sandbox.endedError;
   }
 }

@@ -29,6 +29,15 @@ export interface OpenSandboxParts {
   onStuck(error: unknown): void;
 }
 
+/** The error of whoever uses a sandbox that has ended. */
+export function sandboxEnded(id: string, reason: SandboxEnd | null): CprgError {
+  return new CprgError("aborted", `Cannot use sandbox "${id}": it has ended`, {
+    reason: "SANDBOX_ENDED",
+    retryable: false,
+    hint: `Why: ${reason ?? "interrupted"}. Open another one`,
+  });
+}
+
 /** One open sandbox. */
 export class OpenSandbox {
   readonly #parts: OpenSandboxParts;
@@ -62,6 +71,11 @@ export class OpenSandbox {
   /** Why it is ending, or null. */
   get ending(): EndRequest | null {
     return this.#ending;
+  }
+
+  /** The error of what its end cut short, or of what comes too late. */
+  get endedError(): CprgError {
+    return sandboxEnded(this.record.id, this.#ending?.reason ?? null);
   }
 
   /** Execs that run or start. */

@@ -17,7 +17,7 @@ import type { SandboxPage, SandboxQuery, Store } from "../store/contract.ts";
 import { ADMISSION_WAIT_MS, TENANT_SANDBOXES_DEFAULT } from "./bounds.ts";
 import { ExecService } from "./exec-service.ts";
 import { SandboxFiles } from "./files.ts";
-import { OpenSandbox } from "./open-sandbox.ts";
+import { OpenSandbox, sandboxEnded } from "./open-sandbox.ts";
 import { type RecoveredSandboxes, recoverSandboxes } from "./recovery.ts";
 import type { SandboxSpec } from "./spec.ts";
 
@@ -162,11 +162,7 @@ export class SandboxService {
     const open = this.#open.get(id);
     if (open !== undefined && open.record.tenant === tenant && open.ending === null) return open;
     const { reason } = await this.get(tenant, id);
-    throw new CprgError("aborted", `Cannot use sandbox "${id}": it has ended`, {
-      reason: "SANDBOX_ENDED",
-      retryable: false,
-      hint: `Why: ${reason ?? open?.ending?.reason ?? "interrupted"}. Open another one`,
-    });
+    throw sandboxEnded(id, reason ?? open?.ending?.reason ?? null);
   }
 
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
