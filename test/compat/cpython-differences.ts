@@ -9,16 +9,10 @@ import type { ListedDifference } from "./cpython/compare.ts";
 export const DIFFERENCES_MAX = 15;
 
 const NO_NETWORK = "seccomp: no socket but AF_UNIX, so an AF_INET one cannot even be made";
-const NO_TERMINALS = "root: /dev has no pseudo-terminals (/dev/ptmx, /dev/pts)";
 const THREE_IDS = "identity: three ids are mapped, so another one is EINVAL before it is EPERM";
 
 export const DIFFERENCES: readonly ListedDifference[] = [
   { what: "test.test_audit.AuditTest.test_socket", reason: NO_NETWORK },
-  { what: "test.test_os.FDInheritanceTests.test_openpty", reason: NO_TERMINALS },
-  { what: "test.test_readline.TestReadline.test_auto_history_disabled", reason: NO_TERMINALS },
-  { what: "test.test_readline.TestReadline.test_auto_history_enabled", reason: NO_TERMINALS },
-  { what: "test.test_readline.TestReadline.test_history_size", reason: NO_TERMINALS },
-  { what: "test.test_readline.TestReadline.test_nonascii", reason: NO_TERMINALS },
   {
     what: "test.test_resource.ResourceTest.test_prlimit",
     reason: "seccomp: prlimit64 is for the caller itself, so another pid is EPERM and never ESRCH",

@@ -84,6 +84,8 @@ requireHost({ root: true, userns: true, programs: ["python3", "unshare"] }).desc
         [patched(0, 60), EPROTO],
         [patched(4, 0), EINVAL],
         [patched(4, 250), EINVAL],
+        [patched(4, 6), EBADF],
+        [patched(12, 9), EINVAL],
         [patched(12, 0x101), EINVAL],
         [patched(20, 9), E2BIG],
         [patched(20, 1), EBADF],

@@ -1,0 +1,106 @@
+import { afterEach, beforeEach, expect, jest, test } from "bun:test";
+import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
+import type { ExecLease } from "../../../src/provider/contract.ts";
+import { TRANSFERS_MAX } from "../../../src/sandboxes/bounds.ts";
+import type { LiveExec } from "../../../src/sandboxes/live-exec.ts";
+import { OpenSandbox } from "../../../src/sandboxes/open-sandbox.ts";
+
+beforeEach(() => {
+  jest.useFakeTimers();
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function open({ idleSeconds = 10, lifetimeSeconds = 100 } = {}) {
+  const spec = { limits: DEFAULT_LIMITS, labels: {}, env: {}, idleSeconds, lifetimeSeconds };
+  const seen = { ended: [] as string[], released: 0 };
+  const record = { ...spec, id: "s", tenant: "t", createdAt: 0, endedAt: null, reason: null };
+  const release = async (): Promise<void> => {
+    seen.released += 1;
+  };
+  const sandbox = new OpenSandbox({
+    record: { ...record, instance: "i" },
+    spec,
+    lease: { release } as unknown as ExecLease,
+    onEnded: async (reason) => {
+      seen.ended.push(reason);
+    },
+    onStuck: () => undefined,
+  });
+  return { sandbox, seen };
+}
+
+function fakeExec(id: string) {
+  const { promise: done, resolve } = Promise.withResolvers<void>();
+  const kills: string[] = [];
+  const exec = { id, done, kill: (reason: string) => kills.push(reason) };
+  return { exec: exec as unknown as LiveExec, kills, end: resolve };
+}
+
+/** Lets promises settle while the clock stands still. */
+async function settle(): Promise<void> {
+  for (let turn = 0; turn < 20; turn += 1) await Promise.resolve();
+}
+
+test("ends when nothing has used it for its idle time, and not before", async () => {
+  const { sandbox, seen } = open();
+  jest.advanceTimersByTime(9_999);
+  const use = sandbox.use();
+  jest.advanceTimersByTime(50_000);
+  expect(sandbox.ending).toBeNull();
+  use[Symbol.dispose]();
+  use[Symbol.dispose]();
+  jest.advanceTimersByTime(9_999);
+  expect(sandbox.ending).toBeNull();
+  jest.advanceTimersByTime(1);
+  expect(sandbox.ending?.reason).toBe("idle");
+  await settle();
+  expect(seen).toEqual({ ended: ["idle"], released: 1 });
+});
+
+test("an exec keeps it from being idle until it has ended", async () => {
+  const { sandbox } = open();
+  const { exec, end } = fakeExec("e");
+  sandbox.add(exec);
+  jest.advanceTimersByTime(60_000);
+  expect(sandbox.ending).toBeNull();
+  end();
+  await settle();
+  expect(sandbox.execs.size).toBe(0);
+  jest.advanceTimersByTime(10_000);
+  expect(sandbox.ending?.reason).toBe("idle");
+});
+
+test("ends with its lifetime whatever uses it, and once, for the first reason", async () => {
+  const { sandbox, seen } = open({ lifetimeSeconds: 5 });
+  const { exec, kills, end } = fakeExec("e");
+  sandbox.add(exec);
+  using _use = sandbox.use();
+  jest.advanceTimersByTime(5_000);
+  expect(kills).toEqual(["lifetime"]);
+  const ended = sandbox.end({ reason: "user", graceMs: 0 });
+  expect(kills).toEqual(["lifetime", "lifetime"]);
+  await settle();
+  // Not before what ran in it is gone.
+  expect(seen).toEqual({ ended: [], released: 0 });
+  end();
+  await ended;
+  expect(seen).toEqual({ ended: ["lifetime"], released: 1 });
+});
+
+test("an exec that comes while it ends is killed at once", () => {
+  const { sandbox } = open();
+  void sandbox.end({ reason: "user", graceMs: 0 });
+  const { exec, kills } = fakeExec("late");
+  sandbox.add(exec);
+  expect(kills).toEqual(["user"]);
+});
+
+test("a bounded number of transfers may be under way", () => {
+  const { sandbox } = open();
+  const uses = Array.from({ length: TRANSFERS_MAX }, () => sandbox.useForTransfer());
+  expect(() => sandbox.useForTransfer()).toThrow("transfers of this sandbox");
+  uses[0]?.[Symbol.dispose]();
+  expect(() => sandbox.useForTransfer()).not.toThrow();
+});
