@@ -35,6 +35,8 @@ export interface ExecServiceOptions {
   sandbox(tenant: string, id: string): Promise<OpenSandbox>;
   /** The exec if it runs here, or null. */
   live(exec: ExecRecord): LiveExec | null;
+  /** @throws CprgError `unavailable` when descriptors run short */
+  checkDescriptors(): void;
   /** Called when a sandbox turned out to have ended by itself. */
   onGone(sandboxId: string): void;
 }
@@ -72,6 +74,7 @@ export class ExecService {
     // Held until the exec itself is noted: a sandbox must not go idle in between.
     using _use = sandbox.use();
     if (sandbox.execs.size >= EXECS_MAX) throw tooMany();
+    this.#options.checkDescriptors();
     const record: ExecRecord = {
       id: newId(),
       sandboxId,

@@ -13,6 +13,7 @@ import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { ExecProvider, Reservation } from "../provider/contract.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
+import { DESCRIPTORS_PER_JOB, freeDescriptors } from "../sandbox/free-descriptors.ts";
 import type { SandboxPage, SandboxQuery, Store } from "../store/contract.ts";
 import { ADMISSION_WAIT_MS, TENANT_SANDBOXES_DEFAULT } from "./bounds.ts";
 import { ExecService } from "./exec-service.ts";
@@ -38,6 +39,8 @@ export interface SandboxServiceOptions {
   readonly tenantSandboxes?: number;
   /** How long a new one may wait for its place; tests make it short. */
   readonly admissionWaitMs?: number;
+  /** Descriptors that can still be opened, for tests. */
+  freeDescriptors?(): number;
 }
 
 /** Sandboxes as tenants use them. */
@@ -67,6 +70,7 @@ export class SandboxService {
       stopping: this.#stopping.signal,
       sandbox: (tenant, id) => this.opened(tenant, id),
       live: (exec) => this.#open.get(exec.sandboxId)?.execs.get(exec.id) ?? null,
+      checkDescriptors: () => this.#checkDescriptors(),
       onGone: (id) => void this.#open.get(id)?.end({ reason: "runner_error", graceMs: 0 }),
     });
   }
@@ -243,6 +247,7 @@ export class SandboxService {
 
   #checkRoom(tenant: string): void {
     if (this.#isStopping) throw stopping();
+    this.#checkDescriptors();
     const most = this.#options.tenantSandboxes ?? TENANT_SANDBOXES_DEFAULT;
     if (this.count(tenant) < most) return;
     throw new CprgError(
@@ -250,6 +255,17 @@ export class SandboxService {
       `Cannot open a sandbox: tenant "${tenant}" has ${most} open, as many as it may`,
       { reason: "TENANT_SANDBOXES", hint: "End one of them", retryAfterSeconds: RETRY_SECONDS },
     );
+  }
+
+  /** Connections may take what sandboxes need: better refused than half started. */
+  #checkDescriptors(): void {
+    const free = this.#options.freeDescriptors ?? freeDescriptors;
+    if (free() >= DESCRIPTORS_PER_JOB) return;
+    throw new CprgError("unavailable", "Cannot start: this server has too many files open", {
+      reason: "DESCRIPTORS",
+      hint: "Its operator can raise its limit (ulimit -n)",
+      retryAfterSeconds: RETRY_SECONDS,
+    });
   }
 
   async #ended(id: string, reason: SandboxEnd): Promise<void> {

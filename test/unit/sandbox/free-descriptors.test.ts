@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { closeSync, openSync } from "node:fs";
-import { freeDescriptors } from "../../../src/jobs/free-descriptors.ts";
+import { freeDescriptors } from "../../../src/sandbox/free-descriptors.ts";
 
 test("freeDescriptors() falls with what is opened", () => {
   const before = freeDescriptors();
