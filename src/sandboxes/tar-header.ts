@@ -48,11 +48,10 @@ export function tarText(bytes: Uint8Array): string {
  * @throws CprgError `invalid_argument` when it is none
  */
 export function decodeHeader(block: Uint8Array): TarHeader | null {
-  if (block.every((byte) => byte === 0)) return null;
-  const stated = octal(block.subarray(148, 156));
-  let sum = 8 * 0x20;
-  for (const [index, byte] of block.entries()) if (index < 148 || index >= 156) sum += byte;
-  if (stated !== sum) throw badTar("a header's checksum is wrong: it is damaged, or no tar");
+  const sum = sumOf(block);
+  if (sum === BLANKS_SUM && block.subarray(148, 156).every((byte) => byte === 0)) return null;
+  if (octal(block.subarray(148, 156)) !== sum)
+    throw badTar("a header's checksum is wrong: it is damaged, or no tar");
   const isUstar = Buffer.from(block.subarray(257, 263)).toString("latin1") === "ustar\0";
   const name = field(block, 0, NAME_BYTES);
   const prefix = isUstar ? field(block, 345, 155) : "";
@@ -64,6 +63,19 @@ export function decodeHeader(block: Uint8Array): TarHeader | null {
     type: type === "\0" ? "0" : type,
     linkName: field(block, 157, NAME_BYTES),
   };
+}
+
+/** Sum of a block of zeros but for its checksum, which counts as blanks. */
+const BLANKS_SUM = 8 * 0x20;
+
+/** Sum of all bytes. */
+function sumOf(block: Uint8Array): number {
+  let sum = BLANKS_SUM;
+  for (let index = 0; index < BLOCK_BYTES; index += 1) {
+    if (index === 148) index = 156;
+    sum += block[index] ?? 0;
+  }
+  return sum;
 }
 
 function field(block: Uint8Array, at: number, length: number): string {

@@ -32,6 +32,8 @@ const TELLING_KEYS = ["path", "linkpath", "size"];
 export interface TarOptions {
   /** Takes links whatever they lead to. */
   readonly areLinksFree?: boolean;
+  /** For tests; default {@link TAR_DIRECTORIES_BYTES_MAX}. */
+  readonly directoriesBytesMax?: number;
 }
 
 /**
@@ -41,10 +43,10 @@ export interface TarOptions {
  */
 export async function* readTar(
   chunks: AsyncIterable<Uint8Array>,
-  { areLinksFree = false }: TarOptions = {},
+  { areLinksFree = false, directoriesBytesMax = TAR_DIRECTORIES_BYTES_MAX }: TarOptions = {},
 ): AsyncGenerator<EntryPart> {
   const bytes = new TarBytes(chunks);
-  const places = new Places();
+  const places = new Places(directoriesBytesMax);
   for (;;) {
     const header = await nextHeader(bytes);
     if (header === null) break;
@@ -195,8 +197,13 @@ function shown(text: string): string {
 
 /** Directories that this stream has made. */
 class Places {
+  readonly #bytesMax: number;
   readonly #modes = new Map<string, number>();
   #bytes = 0;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
 
   /** Directories above a path that no entry has named. */
   *missingParents(path: string): Generator<EntryHead> {
@@ -227,7 +234,7 @@ class Places {
   #note(path: string, mode: number): void {
     this.#modes.set(path, mode);
     this.#bytes += path.length + 64;
-    if (this.#bytes <= TAR_DIRECTORIES_BYTES_MAX) return;
+    if (this.#bytes <= this.#bytesMax) return;
     throw badTar("it has too many directories", "Send it in parts");
   }
 }

@@ -101,6 +101,8 @@ function describeSandboxes(kind: StoreKind): void {
     expect(await store.sandboxes.get(id)).toMatchObject({ reason: "idle", endedAt: NOON + 7 });
     const listed = await store.sandboxes.list({ tenant: "acme", limit: 10, isOpen: true });
     expect(listed.sandboxes.map((one) => one.id)).toEqual([open.id]);
+    const all = await store.sandboxes.list({ tenant: "acme", limit: 10 });
+    expect(all.sandboxes.map((one) => one.id).sort()).toEqual([id, open.id].sort());
   });
 
   test("finds the open ones of dead instances", async () => {

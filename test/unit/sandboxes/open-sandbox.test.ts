@@ -59,6 +59,17 @@ test("ends when nothing has used it for its idle time, and not before", async ()
   expect(seen).toEqual({ ended: ["idle"], released: 1 });
 });
 
+test("is not idle while one of several uses is left", () => {
+  const { sandbox } = open();
+  const uses = [sandbox.use(), sandbox.use()];
+  uses[0]?.[Symbol.dispose]();
+  jest.advanceTimersByTime(60_000);
+  expect(sandbox.ending).toBeNull();
+  uses[1]?.[Symbol.dispose]();
+  jest.advanceTimersByTime(10_000);
+  expect(sandbox.ending?.reason).toBe("idle");
+});
+
 test("an exec keeps it from being idle until it has ended", async () => {
   const { sandbox } = open();
   const { exec, end } = fakeExec("e");
