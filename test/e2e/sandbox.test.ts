@@ -169,7 +169,9 @@ host.describe("cprg sandbox", () => {
         { until: "31 101" },
         { until: "grüße 🌍\r\n" },
         { until: "> " },
-        { type: "cat\r" },
+        { type: "sh -c 'echo rea''ding; exec cat'\r" },
+        // What is typed before it reads is typed to the shell's editor, which takes keys as they are.
+        { until: "reading\r\n" },
         { type: "typed\r" },
         { until: "typed\r\ntyped\r\n" },
         { type: "\x04" },
@@ -190,7 +192,7 @@ host.describe("cprg sandbox", () => {
       [
         { until: "$ " },
         { type: "vi -u NONE note\r" },
-        { until: "note" },
+        { until: "~" },
         { type: "ihällo\x1b:wq\r" },
         { until: "written" },
         { until: "$ " },
