@@ -1,10 +1,10 @@
 /** The key that a server makes at its first start, for this user's own commands. */
 
 import { randomBytes } from "node:crypto";
-import { constants } from "node:fs";
 import { mkdir, open } from "node:fs/promises";
 import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import { codeOf, readPrivateFile } from "../store/private-file.ts";
 
 /** Random bytes in a key. */
 const KEY_BYTES = 32;
@@ -27,7 +27,7 @@ export async function openKeyFile(path: string): Promise<OwnKey> {
   const key = randomBytes(KEY_BYTES).toString("hex");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const file = await open(path, "wx", 0o600).catch((error: unknown) => {
-    throw refused(path, codeOf(error), error);
+    throw refused(path, codeOf(error) ?? "unreadable", error);
   });
   try {
     await file.chmod(0o600);
@@ -41,26 +41,11 @@ export async function openKeyFile(path: string): Promise<OwnKey> {
 
 /** The key of a file; null when there is none. */
 async function readOwnKey(path: string): Promise<string | null> {
-  const file = await openExisting(path);
-  if (file === null) return null;
-  try {
-    const { mode } = await file.stat();
-    if ((mode & 0o077) !== 0) throw refused(path, "others may read it", undefined);
-    const key = (await file.readFile("utf8")).trim();
-    if (/^[0-9a-f]{64}$/.test(key)) return key;
-    throw refused(path, "it holds no key of cprg", undefined);
-  } finally {
-    await file.close();
-  }
-}
-
-async function openExisting(path: string) {
-  try {
-    return await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return null;
-    throw refused(path, codeOf(error), error);
-  }
+  const text = await readPrivateFile(path, (state, cause) => refused(path, state, cause));
+  if (text === null) return null;
+  const key = text.trim();
+  if (/^[0-9a-f]{64}$/.test(key)) return key;
+  throw refused(path, "it holds no key of cprg", undefined);
 }
 
 function refused(path: string, state: string, cause: unknown): CprgError {
@@ -69,8 +54,4 @@ function refused(path: string, state: string, cause: unknown): CprgError {
     hint: `chmod 600 it, or remove it to make a new key, or set CPRG_API_KEYS`,
     cause,
   });
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : "unreadable";
 }

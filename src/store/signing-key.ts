@@ -10,12 +10,12 @@ import {
   type KeyObject,
   sign,
 } from "node:crypto";
-import { constants } from "node:fs";
 import { link, mkdir, open, rename, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
 import { newId } from "../core/ids.ts";
+import { codeOf, readPrivateFile } from "./private-file.ts";
 
 /** File name of the private key, PKCS #8 in PEM. */
 export const PRIVATE_KEY_FILE = "signing-key.pem";
@@ -60,31 +60,12 @@ function signingKey(privateKey: KeyObject): SigningKey {
 }
 
 /** Null when there is no file. */
-async function readPrivate(path: string): Promise<string | null> {
-  const file = await openExisting(path);
-  if (file === null) return null;
-  try {
-    const { mode } = await file.stat();
-    if ((mode & 0o077) !== 0) {
-      throw refused(
-        path,
-        "others may read it",
-        `chmod 600 ${path}, or remove it to make a new key`,
-      );
-    }
-    return await file.readFile("utf8");
-  } finally {
-    await file.close();
-  }
-}
-
-async function openExisting(path: string) {
-  try {
-    return await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return null;
-    throw refused(path, codeOf(error) ?? "unreadable", "Make it a plain file of this user", error);
-  }
+function readPrivate(path: string): Promise<string | null> {
+  return readPrivateFile(path, (state, cause) =>
+    cause === undefined
+      ? refused(path, state, `chmod 600 ${path}, or remove it to make a new key`)
+      : refused(path, state, "Make it a plain file of this user", cause),
+  );
 }
 
 /** Complete before it has its name: link(2) fails when another process was first. */
@@ -139,8 +120,4 @@ function refused(path: string, state: string, hint: string, cause?: unknown): Cp
     hint,
     cause,
   });
-}
-
-function codeOf(error: unknown): string | null {
-  return error instanceof Error && "code" in error ? String(error.code) : null;
 }
