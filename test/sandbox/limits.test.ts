@@ -8,7 +8,7 @@ import { requireHost } from "../helpers/host.ts";
 import { paced } from "./pace.ts";
 import { fixture, type Ran, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 /** A program that wants more than one limit allows. */
 interface Row {
