@@ -19,7 +19,9 @@ export type ContainerNeed =
 type Options = Readonly<Record<ContainerNeed, string>>;
 
 /** What of a container decides its options. */
-type Contained = Pick<HostFacts, "container" | "absentCapabilities">;
+type Contained = Pick<HostFacts, "container" | "absentCapabilities"> & {
+  readonly cgroup: Pick<HostFacts["cgroup"], "isUnified">;
+};
 
 /** Stands in an option for each capability, or for all of them between commas. */
 const EACH = "%CAPABILITY";
@@ -40,6 +42,9 @@ const PODMAN: Options = {
   proc: "--security-opt 'unmask=/proc/*'",
   cgroup: "--cgroupns private --security-opt unmask=/sys/fs/cgroup",
 };
+
+/** Of v1 it mounts the groups read-only, and nothing unmasks them. */
+const PODMAN_V1: Options = { ...PODMAN, cgroup: "--volume /sys/fs/cgroup:/sys/fs/cgroup:rw" };
 
 const KUBERNETES: Options = {
   root: "runAsUser: 0",
@@ -89,7 +94,7 @@ export function containerFix(needs: readonly ContainerNeed[], facts: Contained):
     case "docker":
       return `docker run ${join(DOCKER, " ")}${note(needs, "cgroup", " (Docker 28, cgroup v2)")}`;
     case "podman":
-      return `podman run ${join(PODMAN, " ")}`;
+      return `podman run ${join(facts.cgroup.isUnified ? PODMAN : PODMAN_V1, " ")}`;
     case "kubernetes":
       return kubernetesFix(needs, join(KUBERNETES, "\n  "));
     case "lxc":

@@ -35,6 +35,8 @@ export interface HostFacts {
   readonly confinement: { readonly by: "apparmor" | "selinux"; readonly profile: string } | null;
   /** Whether the process itself runs under a filter of system calls. */
   readonly isFiltered: boolean;
+  /** fs.suid_dumpable is 1: the memory of a process that changes ids stays readable (proc_sys_fs(5)). */
+  readonly isSuidDumpable: boolean;
   readonly userNamespaces: {
     readonly max: number;
     /** kernel.unprivileged_userns_clone of Debian and Arch is 0. */
@@ -81,6 +83,7 @@ const FILES = [
   "/proc/sys/user/max_user_namespaces",
   "/proc/sys/kernel/unprivileged_userns_clone",
   "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+  "/proc/sys/fs/suid_dumpable",
 ] as const;
 
 /** Paths whose being there says something. */
@@ -131,6 +134,7 @@ export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts
       .filter((target) => /^\/proc\/(?!sys\/fs\/binfmt_misc)/.test(target)),
     confinement: confinementOf(text("/proc/self/attr/current")),
     isFiltered: /^Seccomp:\s*2$/m.test(text("/proc/self/status")),
+    isSuidDumpable: text("/proc/sys/fs/suid_dumpable").trim() === "1",
     userNamespaces: {
       max: Number(files["/proc/sys/user/max_user_namespaces"] ?? "0"),
       isCloneForbidden: text("/proc/sys/kernel/unprivileged_userns_clone").trim() === "0",

@@ -16,6 +16,9 @@ import type { HostLayer } from "./host-layer.ts";
 /** Enough for every sandbox that a host can hold. */
 const USER_NAMESPACES = 15_000;
 
+/** Before what no option of a container changes. */
+const AROUND = "On the machine around the container: ";
+
 /** How a layer is mended here; null where nothing is known but the layer's own fix. */
 type Mend = (facts: HostFacts, needs: readonly ContainerNeed[]) => string | null;
 
@@ -44,7 +47,7 @@ const MENDS: Readonly<Record<string, Mend>> = {
   swap: (facts) =>
     facts.container === null
       ? `${bootParameter("swapaccount=1", facts.distribution)}; or swapoff -a`
-      : "On the machine around the container: boot with swapaccount=1, or swapoff -a",
+      : `${AROUND}boot with swapaccount=1, or swapoff -a`,
   seccomp: (facts) => {
     if (!facts.isFiltered) return null;
     const fix = containerFix(["filter"], facts);
@@ -57,6 +60,8 @@ const MENDS: Readonly<Record<string, Mend>> = {
   confinement: (facts) =>
     facts.confinement === null ? null : containerFix([facts.confinement.by], facts),
   userns: mendUserNamespaces,
+  suid_dumpable: ({ container, distribution }) =>
+    `${container === null ? "" : AROUND}${setSysctl("fs.suid_dumpable", 0, distribution)}`,
   sandbox: (facts, needs) => containerFix(needs, facts),
 };
 
@@ -82,7 +87,7 @@ export function mendLayers(layers: readonly HostLayer[], facts: HostFacts): read
 
 /** What something around us takes away; no layer is shown for what is as it should be. */
 function surroundings(facts: HostFacts): readonly HostLayer[] {
-  const { container, procMasks, confinement, userNamespaces, uid } = facts;
+  const { container, procMasks, confinement, userNamespaces, uid, isSuidDumpable } = facts;
   const { isAppArmorRestricted, isCloneForbidden } = userNamespaces;
   const around = container === null ? "something" : ENGINE_NAMES[container];
   const base = { ok: false, isRequired: false, fix: null };
@@ -99,6 +104,16 @@ function surroundings(facts: HostFacts): readonly HostLayer[] {
               : "AppArmor takes all rights from users' user namespaces (kernel.apparmor_restrict_unprivileged_userns)",
           },
         ]),
+    ...(isSuidDumpable
+      ? [
+          {
+            ...base,
+            name: "suid_dumpable",
+            detail:
+              "fs.suid_dumpable=1: what starts a program can be read and traced by it for a moment",
+          },
+        ]
+      : []),
     ...(procMasks.length === 0
       ? []
       : [
@@ -123,7 +138,7 @@ function surroundings(facts: HostFacts): readonly HostLayer[] {
 function mendUserNamespaces(facts: HostFacts): string | null {
   const { userNamespaces, distribution, container } = facts;
   if (container !== null && userNamespaces.max > 0) return containerFix(["filter"], facts);
-  const where = container === null ? "" : "On the machine around the container: ";
+  const where = container === null ? "" : AROUND;
   if (userNamespaces.max === 0) {
     return `${where}${setSysctl("user.max_user_namespaces", USER_NAMESPACES, distribution)}`;
   }
@@ -154,7 +169,7 @@ export function appArmorProfile(executable: string): string {
 function mendCgroup(facts: HostFacts): string | null {
   const { cgroup, distribution, container, init, uid } = facts;
   if (cgroup.isMemoryDisabled) {
-    const where = container === null ? "" : "On the machine around the container: ";
+    const where = container === null ? "" : AROUND;
     // Raspberry Pi OS turns it off, and boots by its firmware.
     const fix = facts.isFirmwareBooted
       ? "append cgroup_enable=memory to the one line of /boot/firmware/cmdline.txt, then reboot"

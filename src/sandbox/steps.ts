@@ -61,7 +61,10 @@ export const STEPS: Readonly<Record<number, Step>> = {
     name: "read_only",
     fix: "The kernel refused to make the root read-only; see `cprg doctor`",
   },
-  40: { name: "hostname", fix: BUG_FIX },
+  40: {
+    name: "hostname",
+    fix: "A container's filter lets only CAP_SYS_ADMIN name a sandbox: start it with --security-opt seccomp=unconfined, or with --cap-add SYS_ADMIN",
+  },
   41: { name: "capabilities", fix: BUG_FIX },
   42: { name: "ready", fix: BUG_FIX },
   64: { name: "fork", fix: "The sandbox is at its limit of processes: raise limits.pids" },

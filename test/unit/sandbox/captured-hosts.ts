@@ -131,6 +131,16 @@ export const HOSTS = {
       "/proc/1/environ": "PATH=/usr/bin\0container=podman\0HOME=/root\0",
     },
   }),
+  "Podman on v1": capture({
+    osRelease: ALPINE,
+    paths: ["/run/.containerenv"],
+    files: {
+      "/proc/self/status": FILTERED,
+      "/proc/self/mountinfo": "620 605 0:25 / /sys/fs/cgroup/memory ro,nosuid - cgroup cgroup rw\n",
+      "/proc/1/environ": "container=podman\0",
+      "/proc/sys/fs/suid_dumpable": "1\n",
+    },
+  }),
   Kubernetes: capture({
     osRelease: DEBIAN,
     uid: 1001,

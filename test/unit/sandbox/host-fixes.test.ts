@@ -7,6 +7,7 @@ import { installCommand, parseDistribution } from "../../../src/sandbox/distribu
 import { judgeHost, type RawHost } from "../../../src/sandbox/host-facts.ts";
 import { mendLayers } from "../../../src/sandbox/host-fixes.ts";
 import type { HostLayer } from "../../../src/sandbox/host-layer.ts";
+import { stepError } from "../../../src/sandbox/steps.ts";
 import { HOSTS, type HostName } from "./captured-hosts.ts";
 
 const ALL = [
@@ -41,6 +42,7 @@ test.each<[HostName, string, string | null]>([
   ["openSUSE Leap", "suse", null],
   ["Docker on Debian", "debian", "docker"],
   ["Podman on Fedora", "alpine", "podman"],
+  ["Podman on v1", "alpine", "podman"],
   ["Kubernetes", "debian", "kubernetes"],
   ["old Kubernetes", "debian", "kubernetes"],
   ["LXC", "ubuntu", "lxc"],
@@ -144,6 +146,17 @@ rc-service cgroups restart`,
     "podman run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt label=disable --security-opt 'unmask=/proc/*' --cgroupns private --security-opt unmask=/sys/fs/cgroup",
   ],
   [
+    "Podman on v1",
+    "sandbox",
+    "podman run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --volume /sys/fs/cgroup:/sys/fs/cgroup:rw",
+  ],
+  ["Podman on v1", "cgroup", "podman run --volume /sys/fs/cgroup:/sys/fs/cgroup:rw"],
+  [
+    "Podman on v1",
+    "suid_dumpable",
+    "On the machine around the container: echo 'fs.suid_dumpable = 0' >> /etc/sysctl.d/90-cprg.conf && sysctl -p /etc/sysctl.d/90-cprg.conf",
+  ],
+  [
     "Kubernetes",
     "sandbox",
     `hostUsers: false   # of the pod, which procMount needs
@@ -224,6 +237,36 @@ test("what keeps users from user namespaces is a layer, until a profile lets the
   expect(mended("Debian 10 user")["userns"]).toContain("kernel.unprivileged_userns_clone = 1");
 });
 
+test("fs.suid_dumpable=1 is a layer of its own that nothing needs; 0 and 2 are none", () => {
+  const captured = HOSTS["Debian 12, cgroup v1"];
+  const layersFor = (value: string) =>
+    mendLayers(
+      [],
+      judgeHost({
+        ...captured,
+        files: { ...captured.files, "/proc/sys/fs/suid_dumpable": value },
+      }),
+    );
+  expect(layersFor("1\n")).toEqual([
+    {
+      name: "suid_dumpable",
+      ok: false,
+      isRequired: false,
+      detail: expect.stringContaining("fs.suid_dumpable=1"),
+      fix: "echo 'fs.suid_dumpable = 0' >> /etc/sysctl.d/90-cprg.conf && sysctl -p /etc/sysctl.d/90-cprg.conf",
+    },
+  ]);
+  for (const value of ["0\n", "2\n", ""]) expect(layersFor(value)).toEqual([]);
+});
+
+test("a sandbox that may not be named asks for the filter to go, or for the capability", () => {
+  const failure = { step: 40, index: 0, errno: 1 };
+  const { message, hint } = stepError(failure, { op: "build a sandbox" });
+  expect(message).toBe("Cannot build a sandbox: hostname: EPERM");
+  expect(hint).toContain("--security-opt seccomp=unconfined");
+  expect(hint).toContain("--cap-add SYS_ADMIN");
+});
+
 test("where masks over /proc are the cause nothing else is advised", () => {
   const layer = {
     name: "sandbox",
@@ -269,9 +312,16 @@ test("INSTALL.md names the same options", async () => {
   const install = await Bun.file(join(import.meta.dir, "../../../INSTALL.md")).text();
   const needs = ["capabilities", "filter", "apparmor", "selinux", "proc", "cgroup"] as const;
   for (const container of ["docker", "podman", "kubernetes"] as const) {
-    for (const need of needs) {
-      const advice = containerFix([need], { container, absentCapabilities: ["SYS_ADMIN"] }) ?? "";
-      const options = advice.match(/--[\w-]+ (?:'[^']+'|[\w=/-]+)|procMount: \w+|\w+: \{[^}]+\}/g);
+    for (const [need, isUnified] of needs.flatMap(
+      (each) =>
+        [
+          [each, true],
+          [each, false],
+        ] as const,
+    )) {
+      const facts = { container, absentCapabilities: ["SYS_ADMIN"], cgroup: { isUnified } };
+      const advice = containerFix([need], facts) ?? "";
+      const options = advice.match(/--[\w-]+ (?:'[^']+'|[\w=/:-]+)|procMount: \w+|\w+: \{[^}]+\}/g);
       if (container === "kubernetes" && (need === "selinux" || need === "cgroup")) continue;
       expect(options?.length).toBeGreaterThan(0);
       for (const option of options ?? []) expect(install).toContain(option);
