@@ -126,10 +126,14 @@ function concat(
   return joined;
 }
 
+/** The reason of {@link sandboxGone}. */
+export const SANDBOX_GONE = "SANDBOX_GONE";
+
 /** The error of everything that is asked of a sandbox that is no more. */
 export function sandboxGone(cause?: unknown): CprgError {
   return new CprgError("unavailable", "Cannot use the sandbox: it has ended", {
-    reason: "SANDBOX_GONE",
+    reason: SANDBOX_GONE,
+    hint: "Its process 1 was killed, for memory or by somebody, or refused something: see dmesg and `cprg doctor`",
     retryable: false,
     ...(cause === undefined ? {} : { cause }),
   });

@@ -60,7 +60,7 @@ function register(native: Native, runDir: string): Instance {
   const id = newId();
   const directory = join(runDir, "instances", id);
   mkdirSync(directory, { mode: 0o700 });
-  const lock = native.lock(join(directory, "lock"));
+  const lock = takeLock(native, join(directory, "lock"));
   if (lock === null) throw new CprgError("internal", `Cannot lock the new instance ${id}`);
   return {
     id,
@@ -104,11 +104,25 @@ export function closedAncestor(path: string): string | null {
 /** The lock of a directory, waited for in a bounded way; closing it gives it up. */
 export async function enterGate(native: Native, runDir: string): Promise<number> {
   for (let tries = 0; tries < GATE_TRIES_MAX; tries += 1) {
-    const gate = native.lock(join(runDir, "gate"));
+    const gate = takeLock(native, join(runDir, "gate"));
     if (gate !== null) return gate;
     await sleep(GATE_PAUSE_MS);
   }
   throw new CprgError("unavailable", `Cannot start: another server has been starting in ${runDir}`);
+}
+
+/** As {@link Native.lock}. @throws CprgError where the run directory holds no lock */
+function takeLock(native: Native, path: string): number | null {
+  try {
+    return native.lock(path);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new CprgError("failed_precondition", `Cannot use the run directory: ${why}`, {
+      reason: "RUN_DIR",
+      hint: "Name a directory with CPRG_RUN_DIR on a file system that has locks (flock(2)), with no links in it",
+      cause,
+    });
+  }
 }
 
 /** An instance whose process is gone; its lock is held until it is closed. */
@@ -142,7 +156,7 @@ export function findDead(native: Native, runDir: string): DeadInstance[] {
     .filter(({ directory }) => statSync(directory, { throwIfNoEntry: false }) !== undefined);
   for (const { directory } of found) checkRunDir(directory);
   return found.flatMap(({ id, directory }) => {
-    const lock = native.lock(join(directory, "lock"));
+    const lock = takeLock(native, join(directory, "lock"));
     if (lock === null) return [];
     return [
       {

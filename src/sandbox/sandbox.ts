@@ -10,9 +10,9 @@ import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { childSignal } from "./child-signal.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
-import { InitChannel } from "./init-channel.ts";
+import { InitChannel, SANDBOX_GONE } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
-import type { Death, Launched, Native } from "./native.ts";
+import { type Death, type Launched, type Native, NativeError } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
@@ -168,11 +168,21 @@ function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Proc
     return new Process1(native, { launched, programId }, { control, report });
   } catch (error) {
     for (const fd of ours) closeSync(fd);
-    throw error;
+    throw error instanceof NativeError ? unconnected(error) : error;
   } finally {
     for (const fd of theirs) closeSync(fd);
     groups.launched();
   }
+}
+
+/** The socket or the pipe to process 1 could not be made. */
+function unconnected({ message, errno }: NativeError): CprgError {
+  const failure = { step: DESCRIPTORS_STEP, index: 0, errno };
+  return stepError(failure, { op: "start a sandbox", subject: message });
+}
+
+function isGone(error: unknown): boolean {
+  return CprgError.is(error) && error.reason === SANDBOX_GONE;
 }
 
 /** Notes both ends of a new connection, for whoever closes them. */
@@ -245,7 +255,10 @@ class Process1 {
     options: SandboxOptions,
     groups: SandboxGroups,
   ): Promise<InnerDirectories> {
-    await this.channel.send(host.plans.encoded(options.limits, this.#programId), []);
+    const plan = host.plans.encoded(options.limits, this.#programId);
+    // One that could not begin does not read any more, and what it reports says why.
+    const unsent = await this.channel.send(plan, []).catch((error: unknown) => error);
+    if (unsent !== undefined && !isGone(unsent)) throw unsent;
     groups.prepare();
     const report = await this.#waitSetup(options.signal);
     if (report === null) throw await this.#diedEarly();
@@ -331,4 +344,5 @@ class Process1 {
   }
 }
 
+const DESCRIPTORS_STEP = 19;
 const MOUNT_STEP = 37;

@@ -14,6 +14,8 @@ interface Step {
 const CGROUP_FIX =
   "Run `cprg doctor`; give the server a group of its own (systemd: Delegate=yes) or name one with CPRG_CGROUP";
 const BUG_FIX = "Report this with the output of `cprg doctor`: the request itself was refused";
+const REFUSED_FIX =
+  "A container's filter or a security module refuses what process 1 does: see `cprg doctor`; where nothing is around the server, report it";
 const USERNS_FIX =
   "Allow user namespaces: sysctl user.max_user_namespaces=10000 (Debian, Ubuntu: also kernel.unprivileged_userns_clone=1)";
 const BUSY_FIX = "The host is out of processes or memory: lower the job slots or free some";
@@ -35,7 +37,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
     name: "exec_init",
     fix: "The kernel refuses to execute memfds: sysctl vm.memfd_noexec=1 or lower",
   },
-  32: { name: "reset", fix: BUG_FIX },
+  32: { name: "reset", fix: REFUSED_FIX },
   33: { name: "plan", fix: BUG_FIX },
   34: {
     name: "unshare",
@@ -55,7 +57,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
   },
   38: {
     name: "pivot",
-    fix: "The host's root is an initramfs, which pivot_root cannot leave: switch_root to a real root first",
+    fix: "The host's root is an initramfs, which pivot_root cannot leave: switch_root to a real root first; or a container's filter refuses it: see `cprg doctor`",
   },
   39: {
     name: "read_only",
@@ -65,7 +67,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
     name: "hostname",
     fix: "A container's filter lets only CAP_SYS_ADMIN name a sandbox: start it with --security-opt seccomp=unconfined, or with --cap-add SYS_ADMIN",
   },
-  41: { name: "capabilities", fix: BUG_FIX },
+  41: { name: "capabilities", fix: REFUSED_FIX },
   42: { name: "ready", fix: BUG_FIX },
   64: { name: "fork", fix: "The sandbox is at its limit of processes: raise limits.pids" },
   65: { name: "exec_cgroup", fix: CGROUP_FIX },
