@@ -176,9 +176,9 @@ function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Proc
 }
 
 /** The socket or the pipe to process 1 could not be made. */
-function unconnected({ message, errno }: NativeError): CprgError {
+function unconnected({ call, errno }: NativeError): CprgError {
   const failure = { step: DESCRIPTORS_STEP, index: 0, errno };
-  return stepError(failure, { op: "start a sandbox", subject: message });
+  return stepError(failure, { op: "start a sandbox", subject: call });
 }
 
 function isGone(error: unknown): boolean {
