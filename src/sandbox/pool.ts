@@ -56,11 +56,12 @@ export class SandboxPool {
     const index = this.#ready.findIndex((pooled) => pooled.shape === shape);
     if (index >= 0) {
       const [pooled] = this.#ready.splice(index, 1);
-      this.#want(limits);
+      // Not its successor alone: one that died while it waited has left room too.
+      this.fill(limits);
       return pooled?.sandbox ?? null;
     }
     if (this.#room() === 0) this.#evict(shape);
-    this.#want(limits);
+    this.fill(limits);
     return null;
   }
 

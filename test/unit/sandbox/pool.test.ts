@@ -163,7 +163,19 @@ test("a failed build is told once and tried again only when one is asked for", a
   expect(built).toHaveLength(0);
   expect(pool.take(DEFAULT_LIMITS)).toBeNull();
   await settle();
+  expect(pool.size).toBe(2);
+});
+
+test("the room of one that died is filled with the next that is asked for", async () => {
+  const { pool, built } = poolOf(2);
+  pool.fill(DEFAULT_LIMITS);
+  await settle();
+  built[0]?.die();
+  await settle();
   expect(pool.size).toBe(1);
+  expect(pool.take(DEFAULT_LIMITS)?.pid).toBe(2);
+  await settle();
+  expect(pool.size).toBe(2);
 });
 
 test("the end takes those that wait and the one that is being built, and starts no more", async () => {
