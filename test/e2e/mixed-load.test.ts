@@ -187,7 +187,7 @@ test(
 async function whenIdle(of: Parameters<typeof hostSnapshot>[0]) {
   // A file that is held locked stands for both ids of a sandbox.
   const wanted = {
-    processes: Array.from({ length: DEFAULT_POOL }, () => "S cprg-init "),
+    processes: Array.from({ length: DEFAULT_POOL }, () => "S cprg-init\0"),
     ids: DEFAULT_POOL,
   };
   await until(

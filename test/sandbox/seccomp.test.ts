@@ -19,6 +19,9 @@ const host = requireHost({
   sandbox: true,
   programs: [PYTHON, ...(canNotify ? [] : ["a kernel that notifies"])],
 });
+// ioctl_tty(2), ioctl_console(2)
+const TIOCSTI = 0x5412n;
+const TIOCLINUX = 0x541cn;
 const arch = archOf(process.arch) ?? "x86_64";
 
 /** Python that makes one call and prints what it returned, or -errno. */
@@ -94,11 +97,15 @@ host.describe("the filter", () => {
     expect(outcome).toMatchObject({ reason: "exit", exitCode: 0, violations: [] });
   });
 
-  test("has no clone3, and no TIOCSTI however it is written", async () => {
+  test("has no clone3, and no TIOCSTI and TIOCLINUX however they are written", async () => {
     const lease = await bench.open();
     expect((await run(lease, calling("clone3", "0, 0"))).stdout).toBe("-38\n");
-    const high = calling("ioctl", "0, ctypes.c_ulong(0xffffffff00005412), b'x'");
-    expect((await run(lease, high)).stdout).toBe("-1\n");
+    for (const request of [TIOCSTI, TIOCLINUX]) {
+      for (const high of [0n, 0x1_0000_0000n, 0xffff_ffff_0000_0000n]) {
+        const typed = calling("ioctl", `0, ctypes.c_ulong(${request | high}), b'x'`);
+        expect([request, high, (await run(lease, typed)).stdout]).toEqual([request, high, "-1\n"]);
+      }
+    }
     // Without the filter this would be ENOTTY (25): standard input is /dev/null.
     expect((await run(lease, calling("ioctl", "0, 0x5413, b'x' * 8"))).stdout).toBe("-25\n");
   });
