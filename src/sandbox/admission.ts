@@ -45,6 +45,16 @@ export class Admission {
     return { memMb: this.#memMb, pids: this.#pids, waiting: this.#waiting.length };
   }
 
+  /** The same as an engine says it of itself, with what there is in all. */
+  get status(): {
+    readonly capacity: Capacity;
+    readonly reserved: Capacity;
+    readonly waiting: number;
+  } {
+    const { memMb, pids, waiting } = this.state;
+    return { capacity: this.capacity, reserved: { memMb, pids }, waiting };
+  }
+
   /**
    * Waits for a place.
    *

@@ -104,15 +104,12 @@ export class NamespaceEngine implements LocalEngine {
   }
 
   status(): EngineStatus {
-    const { memMb, pids, waiting } = this.#admission.state;
     return {
       mode: this.mode,
       instance: this.instance,
       sandboxes: this.#leases.size,
       pooled: this.#pool.size,
-      capacity: this.#admission.capacity,
-      reserved: { memMb, pids },
-      waiting,
+      ...this.#admission.status,
     };
   }
 

@@ -65,15 +65,12 @@ class OffEngine implements LocalEngine {
   }
 
   status(): EngineStatus {
-    const { memMb, pids, waiting } = this.#admission.state;
     return {
       mode: this.mode,
       instance: this.instance,
       sandboxes: this.#leases.size,
       pooled: 0,
-      capacity: this.#admission.capacity,
-      reserved: { memMb, pids },
-      waiting,
+      ...this.#admission.status,
     };
   }
 
