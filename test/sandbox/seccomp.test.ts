@@ -110,7 +110,8 @@ host.describe("the filter", () => {
     expect((await run(lease, calling("ioctl", "0, 0x5413, b'x' * 8"))).stdout).toBe("-25\n");
   });
 
-  test.skipIf(arch !== "x86_64")("kills what comes through the 32-bit door", async () => {
+  const entry = requireHost({ programs: arch === "x86_64" ? [] : ["32-bit-entry"] });
+  entry.test("kills what comes through the 32-bit door", async () => {
     // mov $20 (getpid), %eax; int $0x80; ret
     const code = `import ctypes, mmap
 memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)

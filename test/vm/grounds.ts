@@ -79,7 +79,10 @@ export const GROUNDS: readonly Ground[] = [
     arch: "aarch64",
     user: "root",
     cgroup: "v2",
-    lacks: V2_LACKS,
+    lacks: {
+      ...V2_LACKS,
+      "32-bit-entry": "no instruction of a 64-bit program on aarch64 enters as a 32-bit one",
+    },
   },
 ];
 
