@@ -4,7 +4,7 @@
  * has ended counts as nothing.
  */
 
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 
 /** Processes beneath one that are looked at: above the largest limit of processes. */
 const PROCESSES_MAX = 65_536;
@@ -45,10 +45,14 @@ export function innerPid(pid: number): number | null {
   return last === undefined ? null : Number(last);
 }
 
-/** The program file of a process: empty for a zombie, and where it may not be read. */
+/**
+ * The program file of a process, by device and inode: a program chooses the path of its file, also
+ * one that is in memory alone. Empty for a zombie, and where it may not be read.
+ */
 export function imageOf(pid: number): string {
   try {
-    return readlinkSync(`/proc/${pid}/exe`);
+    const { dev, ino } = statSync(`/proc/${pid}/exe`, { bigint: true });
+    return `${dev}:${ino}`;
   } catch {
     // It has ended, or hides it.
     return "";

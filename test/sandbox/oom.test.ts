@@ -27,6 +27,19 @@ host.describe("memory", () => {
     expect(outcome.usage?.memory_peak_bytes).toBeGreaterThan(56 << 20);
   });
 
+  test("a bomb in a file of memory that has the name of process 1's is killed as any other", async () => {
+    const bomb = `import os, sys
+if len(sys.argv) == 1:
+  fd = os.memfd_create("cprg-init", 0)
+  os.write(fd, open(sys.executable, "rb").read())
+  os.execv(f"/proc/self/fd/{fd}", [sys.executable, sys.argv[0], "again"])
+assert "cprg-init" in os.readlink("/proc/self/exe")
+x = [bytearray(b"x" * (1 << 20)) for _ in range(256)]
+`;
+    const { outcome, stderr } = await bench.python(bomb, { limits: { mem_mb: 64 } });
+    expect([stderr, outcome.reason]).toEqual(["", "oom"]);
+  });
+
   test("a program that kills itself has failed, and so has one that exits with 137", async () => {
     const killed = await bench.python("import os; os.kill(os.getpid(), 9)");
     expect(killed.outcome).toMatchObject({ signal: "SIGKILL", reason: "signal", limitsHit: [] });
