@@ -92,7 +92,7 @@ export interface ProcessSize {
 
 /** What a process has in memory; pages of several processes count for each of them. */
 export function residentOf(pid: number): ProcessSize {
-  const status = textOf(`/proc/${pid}/status`) ?? "";
+  const status = memoryStatusOf(pid);
   return {
     anonymousBytes: kibibytes(status, "RssAnon") + kibibytes(status, "VmSwap"),
     sharedBytes: kibibytes(status, "RssShmem"),
@@ -104,12 +104,33 @@ export function residentOf(pid: number): ProcessSize {
 export function proportionalOf(pid: number): ProcessSize {
   const resident = residentOf(pid);
   const rollup = textOf(`/proc/${pid}/smaps_rollup`);
-  if (rollup === null) return resident;
+  // Neither where it may not be read, nor of a process that has lost its main thread.
+  if (rollup === null || !rollup.includes("Pss_Anon:")) return resident;
   return {
     tasks: resident.tasks,
     anonymousBytes: kibibytes(rollup, "Pss_Anon") + kibibytes(rollup, "SwapPss"),
     sharedBytes: kibibytes(rollup, "Pss_Shmem"),
   };
+}
+
+/**
+ * The status that tells the memory. Of a process whose main thread has ended, that is another
+ * thread's: the main one has given its share of the memory back, and its status is silent about it.
+ */
+function memoryStatusOf(pid: number): string {
+  const status = textOf(`/proc/${pid}/status`) ?? "";
+  if (status.includes("\nRssAnon:") || !isAlive(pid)) return status;
+  const others = threadIdsOf(pid).map((thread) => textOf(`/proc/${pid}/task/${thread}/status`));
+  return others.find((other) => other?.includes("\nRssAnon:")) ?? status;
+}
+
+function threadIdsOf(pid: number): readonly string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    // It has ended.
+    return [];
+  }
 }
 
 /** Tasks of a user on this whole host: what RLIMIT_NPROC counts before Linux 5.14. */

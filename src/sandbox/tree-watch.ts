@@ -7,10 +7,14 @@
 import { startTimer, type Timer } from "../core/timer.ts";
 import { type ProcessSize, proportionalOf, residentOf } from "./process-tree.ts";
 
-/** Between two looks: a program can fill some 50 MiB in it. */
+/** Between two looks. */
 const LOOK_MS = 20;
-/** Looks between two exact ones, which cost far more, while the quick sum stays above the limit. */
+/** What a program can fill in that time. */
+const FILL_BYTES = 50 * 1024 * 1024;
+/** Most looks without an exact one, which costs far more, while the quick sum is above the limit. */
 const EXACT_EVERY = 10;
+/** Exact looks take no more than one part in so many of the time. */
+const EXACT_SHARE = 4;
 
 /** What is watched, and what is done. */
 export interface TreeWatchOptions {
@@ -31,7 +35,8 @@ type Sizes = ReadonlyMap<number, ProcessSize>;
 export class TreeWatch {
   readonly #options: TreeWatchOptions;
   #timer: Timer | null = null;
-  #looksAbove = 0;
+  /** Looks that need not be exact. */
+  #looksLeft = 0;
   #memoryBytes = 0;
   #memoryPeakBytes = 0;
   #tasks = 0;
@@ -95,16 +100,39 @@ export class TreeWatch {
     if (sizes.size === 0) return;
     this.#noteTasks(sizes);
     if (this.#total(sizes) <= this.#options.memoryBytes) {
-      this.#looksAbove = 0;
+      this.#looksLeft = 0;
       this.#noteMemory(sizes);
       return;
     }
-    this.#looksAbove += 1;
-    if (this.#looksAbove % EXACT_EVERY !== 1) return;
+    if (this.#looksLeft > 0) {
+      this.#looksLeft -= 1;
+      return;
+    }
+    const before = process.cpuUsage();
     // Pages that several processes share were counted for each.
-    const exact = this.#measure(proportionalOf);
+    const exact = this.#exact();
     this.#noteMemory(exact);
-    if (this.#killLargest(exact)) this.#looksAbove = 0;
+    this.#killLargest(exact);
+    this.#looksLeft = this.#looksUntilExact(exact, process.cpuUsage(before));
+  }
+
+  /**
+   * Looked at twice before anything is killed: between vfork(2) and execve a child has its parent's
+   * memory, which then is counted twice.
+   */
+  #exact(): Map<number, ProcessSize> {
+    const first = this.#measure(proportionalOf);
+    if (this.#total(first) <= this.#options.memoryBytes) return first;
+    const second = this.#measure(proportionalOf);
+    return this.#total(second) < this.#total(first) ? second : first;
+  }
+
+  /** What is left can not be filled earlier, unless looking would take too much of the time. */
+  #looksUntilExact(sizes: Sizes, cost: NodeJS.CpuUsage): number {
+    const costMs = (cost.user + cost.system) / 1000;
+    const room = Math.max(0, this.#options.memoryBytes - this.#total(sizes));
+    const looks = Math.max(room / FILL_BYTES, (costMs * EXACT_SHARE) / LOOK_MS);
+    return Math.min(EXACT_EVERY - 1, Math.floor(looks));
   }
 
   #noteMemory(sizes: Sizes): void {
@@ -133,9 +161,7 @@ export class TreeWatch {
     return anonymous + Math.max(shared, this.#options.fileBytes());
   }
 
-  /** Whether it had to. */
-  #killLargest(sizes: Map<number, ProcessSize>): boolean {
-    const kills = this.#kills;
+  #killLargest(sizes: Map<number, ProcessSize>): void {
     const bySize = [...sizes].sort(
       ([, left], [, right]) => right.anonymousBytes - left.anonymousBytes,
     );
@@ -145,6 +171,5 @@ export class TreeWatch {
       this.#kills += 1;
       this.#options.kill(pid);
     }
-    return this.#kills > kills;
   }
 }

@@ -40,6 +40,18 @@ x = [bytearray(b"x" * (1 << 20)) for _ in range(256)]
     expect([stderr, outcome.reason]).toEqual(["", "oom"]);
   });
 
+  test("a bomb in a thread that has outlived the main one is killed as any other", async () => {
+    const bomb = `import ctypes, os, threading, time
+def grow():
+  x = [bytearray(b"x" * (1 << 20)) for _ in range(256)]
+  os._exit(0)
+threading.Timer(0.2, grow).start()
+ctypes.CDLL(None).syscall(${process.arch === "x64" ? 60 : 93}, 0)
+`;
+    const { outcome, stderr } = await bench.python(bomb, { limits: { mem_mb: 64 } });
+    expect([stderr, outcome.reason]).toEqual(["", "oom"]);
+  });
+
   test("a program that kills itself has failed, and so has one that exits with 137", async () => {
     const killed = await bench.python("import os; os.kill(os.getpid(), 9)");
     expect(killed.outcome).toMatchObject({ signal: "SIGKILL", reason: "signal", limitsHit: [] });

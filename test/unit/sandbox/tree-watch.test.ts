@@ -89,6 +89,54 @@ describe("TreeWatch", () => {
     });
   });
 
+  test("spares what has memory twice for a moment", async () => {
+    await withProcesses([20, 20], ([parent = 0, child = 0]) => {
+      const killed: number[] = [];
+      // The quick look, the first exact one, and the second, at which the child has its own.
+      const looks = [[parent, child], [parent, child], [parent]];
+      const watch = new TreeWatch({
+        memoryBytes: 38 * MIB,
+        tasks: 100,
+        processes: () => looks.shift() ?? [],
+        fileBytes: () => 0,
+        kill: (pid) => killed.push(pid),
+      });
+      watch.look();
+      expect([killed, watch.kills, looks]).toEqual([[], 0, []]);
+      expect(watch.memoryPeakBytes).toBeLessThan(38 * MIB);
+    });
+  });
+
+  test("looks often at what shares pages and has little room", async () => {
+    const code = `import mmap, os, sys, time
+x = mmap.mmap(-1, 30 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for at in range(0, 30 << 20, 4096): x[at] = 1
+if os.fork() == 0: time.sleep(1000)
+print(flush=True)
+sys.stdin.readline()
+y = b"y" * (30 << 20)
+print(flush=True)
+sys.stdin.read()`;
+    const child = Bun.spawn(["/usr/bin/python3", "-c", code], { stdin: "pipe", stdout: "pipe" });
+    const output = child.stdout.getReader();
+    try {
+      await output.read();
+      const pids = [child.pid, ...descendantsOf(child.pid)];
+      const { watch, killed } = watchOver(pids, { memoryMib: 58 });
+      watch.look();
+      expect([killed, watch.memoryBytes > 30 * MIB]).toEqual([[], true]);
+      child.stdin.write("\n");
+      child.stdin.flush();
+      await output.read();
+      for (let looks = 0; looks < 9; looks += 1) watch.look();
+      expect(killed).toEqual([child.pid]);
+    } finally {
+      for (const pid of descendantsOf(child.pid)) process.kill(pid, "SIGKILL");
+      child.kill("SIGKILL");
+      await child.exited;
+    }
+  }, 30_000);
+
   test("counts pages that several share once", async () => {
     const code =
       "import os, sys, time\nx = b'x' * (40 << 20)\nfor _ in range(4):\n  if os.fork() == 0: time.sleep(1000)\nprint(flush=True)\nsys.stdin.read()";
