@@ -26,6 +26,7 @@ import { LocalLease } from "./lease.ts";
 import { Native } from "./native.ts";
 import { PlanSource } from "./plan-source.ts";
 import { SandboxPool } from "./pool.ts";
+import { isAlive } from "./process-tree.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
 import { checkDelegated, isReachable, ownIds } from "./rootless.ts";
@@ -66,6 +67,7 @@ export class NamespaceEngine implements LocalEngine {
       sandboxesMax: parts.pool,
       log: parts.log,
       build: (limits) => this.#build(limits),
+      isAlive: ({ pid }) => isAlive(pid),
     });
     this.mode = parts.mode;
     this.layers = parts.layers;
@@ -74,7 +76,7 @@ export class NamespaceEngine implements LocalEngine {
       interpreters: parts.interpreters,
       runtime: parts.hasRuntime ? RUNTIME_PATH : null,
       codeDirectory: WORKSPACE,
-      openSandbox: async () => this.#lease(await this.#build(LOOK_LIMITS), LOOK_LIMITS),
+      openSandbox: async () => this.#lease(await this.#cold(LOOK_LIMITS), LOOK_LIMITS),
     });
     this.#pool.fill(DEFAULT_LIMITS);
   }
@@ -95,7 +97,8 @@ export class NamespaceEngine implements LocalEngine {
     const { limits } = reservation;
     try {
       this.#throwIfClosing();
-      const sandbox = this.#pool.take(limits) ?? (await this.#build(limits, options.signal));
+      if (options.signal?.aborted) throw cancelled();
+      const sandbox = this.#pool.take(limits) ?? (await this.#cold(limits, options.signal));
       return this.#lease(sandbox, limits, free);
     } catch (error) {
       free();
@@ -132,6 +135,17 @@ export class NamespaceEngine implements LocalEngine {
     throw new CprgError("unavailable", "Cannot open a sandbox: the engine is closing");
   }
 
+  /** One that is needed now: those that wait for nobody give way where ids are scarce. */
+  async #cold(limits: Limits, signal?: AbortSignal): Promise<Sandbox> {
+    try {
+      return await this.#build(limits, signal);
+    } catch (error) {
+      const isScarce = CprgError.is(error) && error.reason === "NO_IDS";
+      if (!isScarce || !(await this.#pool.giveWay())) throw error;
+      return await this.#build(limits, signal);
+    }
+  }
+
   async #build(limits: Limits, signal?: AbortSignal): Promise<Sandbox> {
     this.#throwIfClosing();
     this.#count += 1;
@@ -165,6 +179,10 @@ export class NamespaceEngine implements LocalEngine {
     this.#leases.add(lease);
     return lease;
   }
+}
+
+function cancelled(): CprgError {
+  return new CprgError("canceled", "Cannot open a sandbox: cancelled");
 }
 
 /** What an engine is made of. */

@@ -18,6 +18,8 @@ export interface PoolParts {
   readonly log: Log;
   /** @throws whatever the start of a sandbox throws; then nothing of it is left */
   build(limits: Limits): Promise<Sandbox>;
+  /** Whether process 1 runs now: its death is heard of later than it happens. */
+  isAlive(sandbox: Sandbox): boolean;
 }
 
 interface Pooled {
@@ -53,16 +55,31 @@ export class SandboxPool {
   /** One with these limits, and the building of its successor; null when none waits. */
   take(limits: Limits): Sandbox | null {
     const shape = shapeOf(limits);
-    const index = this.#ready.findIndex((pooled) => pooled.shape === shape);
-    if (index >= 0) {
-      const [pooled] = this.#ready.splice(index, 1);
+    const fitting = this.#ready.filter((pooled) => pooled.shape === shape);
+    for (const pooled of fitting) {
+      this.#ready.splice(this.#ready.indexOf(pooled), 1);
       // Not its successor alone: one that died while it waited has left room too.
       this.fill(limits);
-      return pooled?.sandbox ?? null;
+      if (this.#parts.isAlive(pooled.sandbox)) return pooled.sandbox;
+      this.#dropDead(pooled);
     }
     if (this.#room() === 0) this.#evict(shape);
     this.fill(limits);
     return null;
+  }
+
+  /**
+   * Gives back what all that wait hold: whoever is to run now goes before what might.
+   *
+   * @returns whether there was any
+   */
+  async giveWay(): Promise<boolean> {
+    this.#wanted.length = 0;
+    await this.#building;
+    const given = this.#ready.splice(0);
+    for (const { sandbox } of given) this.#remove(sandbox);
+    await Promise.all(this.#removals);
+    return given.length > 0;
   }
 
   /** Removes every sandbox that waits; idempotent. @throws when one cannot be removed */
@@ -107,10 +124,14 @@ export class SandboxPool {
       const index = this.#ready.indexOf(pooled);
       if (index < 0) return;
       this.#ready.splice(index, 1);
-      this.#parts.log.warn("a waiting sandbox died", { pid: pooled.sandbox.pid });
-      this.#remove(pooled.sandbox);
+      this.#dropDead(pooled);
     };
     void pooled.sandbox.death.then(drop, drop);
+  }
+
+  #dropDead({ sandbox }: Pooled): void {
+    this.#parts.log.warn("a waiting sandbox died", { pid: sandbox.pid });
+    this.#remove(sandbox);
   }
 
   /** Makes room for other limits than those that wait. */

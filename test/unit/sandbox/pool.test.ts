@@ -20,9 +20,11 @@ function poolOf(sandboxesMax: number, log: Log = silentLog) {
   const built: Built[] = [];
   let gate: Promise<void> | null = null;
   let failure: Error | null = null;
+  const dead = new Set<number>();
   const pool = new SandboxPool({
     sandboxesMax,
     log,
+    isAlive: ({ pid }) => !dead.has(pid),
     build: async (limits) => {
       await gate;
       if (failure !== null) throw failure;
@@ -48,6 +50,8 @@ function poolOf(sandboxesMax: number, log: Log = silentLog) {
   return {
     pool,
     built,
+    /** Process 1 of it is dead, and nobody has heard of it. */
+    dies: (sandbox: Sandbox) => dead.add(sandbox.pid),
     block: () => {
       const { promise, resolve } = Promise.withResolvers<void>();
       gate = promise;
@@ -191,4 +195,39 @@ test("the end takes those that wait and the one that is being built, and starts 
   expect(built.map(({ isDestroyed }) => isDestroyed)).toEqual([false, true, true, true]);
   expect(pool.size).toBe(0);
   await pool.close();
+});
+
+test("one that has died unheard is not given out, and is removed", async () => {
+  const { pool, built, dies } = poolOf(2);
+  pool.fill(DEFAULT_LIMITS);
+  await settle();
+  const [first, second] = built;
+  if (first === undefined || second === undefined) throw new Error("not filled");
+  dies(first.sandbox);
+  expect(pool.take(DEFAULT_LIMITS)).toBe(second.sandbox);
+  await settle();
+  expect([first.isDestroyed, second.isDestroyed]).toEqual([true, false]);
+  for (const { sandbox } of built) dies(sandbox);
+  expect(pool.take(DEFAULT_LIMITS)).toBeNull();
+  await settle();
+  expect(pool.size).toBe(2);
+});
+
+test("gives way: all that wait or are being built are gone when it says so", async () => {
+  const { pool, built, block } = poolOf(3);
+  pool.fill(DEFAULT_LIMITS);
+  await settle();
+  pool.take(DEFAULT_LIMITS);
+  await settle();
+  const open = block();
+  pool.take(DEFAULT_LIMITS);
+  const given = pool.giveWay();
+  open();
+  expect(await given).toBe(true);
+  expect(pool.size).toBe(0);
+  expect(built.filter(({ isDestroyed }) => !isDestroyed)).toHaveLength(2);
+  expect(await pool.giveWay()).toBe(false);
+  pool.take(DEFAULT_LIMITS);
+  await settle();
+  expect(pool.size).toBe(1);
 });
