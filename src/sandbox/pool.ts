@@ -71,15 +71,15 @@ export class SandboxPool {
   /**
    * Gives back what all that wait hold: whoever is to run now goes before what might.
    *
-   * @returns whether there was any
+   * @returns whether there was any, be it on its way in or out
    */
   async giveWay(): Promise<boolean> {
+    const hadAny = this.#ready.length > 0 || this.#building !== null || this.#removals.size > 0;
     this.#wanted.length = 0;
     await this.#building;
-    const given = this.#ready.splice(0);
-    for (const { sandbox } of given) this.#remove(sandbox);
+    for (const { sandbox } of this.#ready.splice(0)) this.#remove(sandbox);
     await Promise.all(this.#removals);
-    return given.length > 0;
+    return hadAny;
   }
 
   /** Removes every sandbox that waits; idempotent. @throws when one cannot be removed */

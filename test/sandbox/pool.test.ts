@@ -1,6 +1,6 @@
 // Sandboxes that are built ahead: as tight as any other, used once, and gone with the engine.
 
-import { expect } from "bun:test";
+import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { requireHost } from "../helpers/host.ts";
 import { groups, pidsOfRange } from "./snapshot.ts";
@@ -85,6 +85,19 @@ host.describe("a pool of sandboxes", () => {
       expect((await run("print('alive')")).stdout).toBe("alive\n");
     }
     await filled();
+  });
+});
+
+requireHost({ sandbox: true, ids: true }).describe("a pool on a host with few ids", () => {
+  const bench = useEngine({ pool: 1, idRange: { base: ID_RANGE.base, count: 4 } });
+
+  test("gives way to whoever is to run now", async () => {
+    await until("the pool is full", () => bench.engine.status().pooled === 1);
+    const leases = [await bench.open()];
+    await until("the pool is full", () => bench.engine.status().pooled === 1);
+    leases.push(await bench.open({ mem_mb: 160 }));
+    expect(bench.engine.status().sandboxes).toBe(2);
+    for (const lease of leases) await lease.release();
   });
 });
 
