@@ -17,7 +17,7 @@ import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 /** Ends, which may use the reserve. */
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
-  ...(["append", "insert", "start", "insertSandbox", "insertExec"] as const),
+  ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec"] as const),
   ...ENDS,
 ]);
 
@@ -44,6 +44,8 @@ export class BatchRunner {
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),
+      insertOnce: ({ job, spec, request }) => jobs.insertOnce(job, spec, request),
+      earlier: ({ tenant, key, since }) => jobs.earlier(tenant, { key, since }),
       get: ({ id }) => jobs.get(id),
       spec: ({ id }) => jobs.spec(id),
       list: (query) => jobs.list(query),
@@ -64,7 +66,11 @@ export class BatchRunner {
       finishExec: ({ id, outcome, at }) => execs.finish(id, outcome, at),
       orphanExecs: ({ livingInstances }) => execs.orphans(livingInstances),
       check: () => this.#check(),
-      stats: () => ({ commits: this.#commits, requests: this.#requests }),
+      stats: () => ({
+        commits: this.#commits,
+        requests: this.#requests,
+        eventRows: events.committedRows,
+      }),
     };
   }
 
@@ -128,6 +134,7 @@ export class BatchRunner {
       const results = requests.map((request) => this.#attemptAlone(request));
       this.#db.run("COMMIT");
       this.#commits += 1;
+      this.#events.noteCommit();
       return results;
     } catch (error) {
       if (this.#db.inTransaction) this.#db.run("ROLLBACK");

@@ -68,12 +68,41 @@ export interface JobQuery {
   readonly cursor?: string;
   readonly status?: Status;
   readonly language?: string;
+  readonly label?: { readonly name: string; readonly value: string };
+}
+
+/** A request that a client may send again: the job is made once. */
+export interface OnceRequest {
+  /** Chosen by the client, its tenant's own. */
+  readonly key: string;
+  /** What tells bodies apart. */
+  readonly bodyHash: string;
+  /** Earlier requests of the key count from then on, in milliseconds since 1970. */
+  readonly since: number;
+}
+
+/** What a request of the same key made. */
+export interface EarlierRequest {
+  readonly jobId: string;
+  readonly bodyHash: string;
 }
 
 /** Jobs and their queue. A change and its event commit together. */
 export interface JobStore {
   /** Puts a job into the queue with its `queued` event. */
   insert(job: Job, spec: JobSpec): Promise<void>;
+  /**
+   * As {@link insert}, unless a request of the job's tenant with the same key made a job already.
+   * Both are one commit.
+   *
+   * @returns null when the job was put in; else what the earlier request made
+   */
+  insertOnce(job: Job, spec: JobSpec, request: OnceRequest): Promise<EarlierRequest | null>;
+  /** What a tenant's request made; null when there was none since `since`, or its job is gone. */
+  earlier(
+    tenant: string,
+    request: Pick<OnceRequest, "key" | "since">,
+  ): Promise<EarlierRequest | null>;
   get(id: string): Promise<Job | null>;
   /** After the job's end without files and standard input, and with only the start of long code. */
   spec(id: string): Promise<JobSpec | null>;

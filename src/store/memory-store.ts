@@ -4,7 +4,7 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { JobPage, JobQuery, Store } from "./contract.ts";
+import type { EarlierRequest, JobPage, JobQuery, OnceRequest, Store } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { byAge, checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { endsOutsideFinish, finishedDraft } from "./log-lines.ts";
@@ -30,6 +30,8 @@ export function memoryStore(): Store {
     },
     jobs: {
       insert: async (job, spec) => jobs.insert(job, spec),
+      insertOnce: async (job, spec, request) => jobs.insertOnce(job, spec, request),
+      earlier: async (tenant, request) => jobs.earlier(tenant, request),
       get: async (id) => jobs.get(id),
       spec: async (id) => jobs.spec(id),
       list: async (query) => jobs.list(query),
@@ -67,6 +69,8 @@ export function memoryStore(): Store {
 class MemoryJobs {
   readonly #logs: MemoryLogs;
   readonly #jobs = new Map<string, { job: Job; spec: JobSpec }>();
+  /** By tenant and key. */
+  readonly #requests = new Map<string, EarlierRequest & { readonly createdAt: number }>();
 
   constructor(logs: MemoryLogs) {
     this.#logs = logs;
@@ -80,6 +84,25 @@ class MemoryJobs {
     checkInsert(job, this.get(job.id));
     this.#logs.append(`job:${job.id}`, [queuedDraft(job)]);
     this.#jobs.set(job.id, { job, spec });
+  }
+
+  insertOnce(job: Job, spec: JobSpec, request: OnceRequest): EarlierRequest | null {
+    const earlier = this.earlier(job.tenant, request);
+    if (earlier !== null) return earlier;
+    this.insert(job, spec);
+    const { key, bodyHash } = request;
+    const kept = { jobId: job.id, bodyHash, createdAt: job.createdAt };
+    this.#requests.set(JSON.stringify([job.tenant, key]), kept);
+    return null;
+  }
+
+  earlier(
+    tenant: string,
+    { key, since }: Pick<OnceRequest, "key" | "since">,
+  ): EarlierRequest | null {
+    const found = this.#requests.get(JSON.stringify([tenant, key]));
+    if (found === undefined || found.createdAt < since || !this.#jobs.has(found.jobId)) return null;
+    return { jobId: found.jobId, bodyHash: found.bodyHash };
   }
 
   get(id: string): Job | null {
@@ -97,6 +120,7 @@ class MemoryJobs {
       .filter((job) => job.tenant === query.tenant)
       .filter((job) => query.status === undefined || job.status === query.status)
       .filter((job) => query.language === undefined || job.language === query.language)
+      .filter(({ labels }) => query.label === undefined || hasLabel(labels, query.label))
       .filter((job) => after === null || byAge(job, after) < 0)
       .sort((a, b) => byAge(b, a));
     const jobs = found.slice(0, query.limit);
@@ -153,9 +177,14 @@ class MemoryJobs {
 
   clear(): void {
     this.#jobs.clear();
+    this.#requests.clear();
   }
 
   #all(): Job[] {
     return [...this.#jobs.values()].map(({ job }) => job);
   }
+}
+
+function hasLabel(labels: Job["labels"], { name, value }: NonNullable<JobQuery["label"]>): boolean {
+  return Object.hasOwn(labels, name) && labels[name] === value;
 }

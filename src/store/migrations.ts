@@ -111,8 +111,41 @@ CREATE INDEX execs_by_age ON execs (sandbox, created_at, id);
 CREATE INDEX execs_running ON execs (created_at, id) WHERE status = 'running';
 `;
 
+/**
+ * Which request made a job, for clients that ask again, and the labels of jobs, newest first within
+ * one label, so that a list by label reads no other job.
+ */
+const REQUESTS_AND_LABELS = `
+CREATE TABLE job_requests (
+  tenant TEXT NOT NULL,
+  key TEXT NOT NULL,
+  body_hash TEXT NOT NULL,
+  job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (tenant, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX job_requests_by_job ON job_requests (job);
+CREATE INDEX job_requests_by_age ON job_requests (created_at);
+
+CREATE TABLE job_labels (
+  tenant TEXT NOT NULL,
+  name TEXT NOT NULL,
+  value TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  job TEXT NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+  PRIMARY KEY (tenant, name, value, created_at, job)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX job_labels_by_job ON job_labels (job);
+
+INSERT OR IGNORE INTO job_labels
+  SELECT jobs.tenant, label.key, label.value, jobs.created_at, jobs.id
+  FROM jobs, json_each(jobs.labels) AS label;
+`;
+
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES];
+export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES, REQUESTS_AND_LABELS];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

@@ -55,6 +55,9 @@ function fileStore(link: WorkerLink): FileStore {
       insert: async (job, spec) => {
         await link.call("insert", { job, spec }, { inputBytes: specBytes(spec) });
       },
+      insertOnce: (job, spec, request) =>
+        link.call("insertOnce", { job, spec, request }, { inputBytes: specBytes(spec) }),
+      earlier: (tenant, { key, since }) => link.call("earlier", { tenant, key, since }),
       get: (id) => link.call("get", { id }),
       spec: (id) => link.call("spec", { id }, { answerBytes: SPEC_BYTES }),
       list: (query) => link.call("list", query, { answerBytes: query.limit * JOB_BYTES }),
@@ -103,7 +106,10 @@ const SPEC_BYTES = 2 * 1024 * 1024;
 const CLONE_BYTES_LEAST = 1024;
 
 function draftsForWorker(drafts: readonly TimedDraft[]): string | readonly TimedDraft[] {
-  const isText = draftBytes(drafts) < drafts.length * CLONE_BYTES_LEAST;
+  // JSON has no NaN: a time that is none must arrive as such, to be refused.
+  const isText =
+    draftBytes(drafts) < drafts.length * CLONE_BYTES_LEAST &&
+    drafts.every(({ at }) => Number.isFinite(at));
   return isText ? JSON.stringify(drafts) : drafts;
 }
 

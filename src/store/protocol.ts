@@ -10,12 +10,14 @@ import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type {
+  EarlierRequest,
   EventLine,
   ExecPage,
   ExecQuery,
   JobPage,
   JobQuery,
   LogHead,
+  OnceRequest,
   SandboxPage,
   SandboxQuery,
   TimedDraft,
@@ -37,6 +39,8 @@ export interface StoreStats {
   readonly commits: number;
   /** Requests that were answered. */
   readonly requests: number;
+  /** Lines that were appended to logs and committed. */
+  readonly eventRows: number;
 }
 
 /** Every operation with what it takes and gives. */
@@ -57,6 +61,14 @@ export interface StoreOps {
   };
   head: { input: { readonly subject: Subject }; output: LogHead | null };
   insert: { input: { readonly job: Job; readonly spec: JobSpec }; output: null };
+  insertOnce: {
+    input: { readonly job: Job; readonly spec: JobSpec; readonly request: OnceRequest };
+    output: EarlierRequest | null;
+  };
+  earlier: {
+    input: { readonly tenant: string; readonly key: string; readonly since: number };
+    output: EarlierRequest | null;
+  };
   get: { input: { readonly id: string }; output: Job | null };
   spec: { input: { readonly id: string }; output: JobSpec | null };
   list: { input: JobQuery; output: JobPage };

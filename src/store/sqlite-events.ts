@@ -24,6 +24,10 @@ export class SqliteEvents {
   /** Least recently used first. Must be told of every rollback. */
   readonly #open = new Map<Subject, OpenLog>();
   readonly #touched = new Set<Subject>();
+  /** Rows that are committed, that the transaction added, and that it had at {@link noteChanges}. */
+  #committedRows = 0;
+  #addedRows = 0;
+  #notedRows = 0;
 
   constructor(db: Database) {
     this.#statements = prepare(db);
@@ -63,21 +67,35 @@ export class SqliteEvents {
     return this.#find(subject)?.head ?? null;
   }
 
+  /** Rows that were appended and committed since the file was opened. */
+  get committedRows(): number {
+    return this.#committedRows;
+  }
+
+  /** The transaction is committed. */
+  noteCommit(): void {
+    this.#committedRows += this.#addedRows;
+    this.#addedRows = 0;
+  }
+
   /** Starts to note what changes, so that {@link forgetChanges} can undo it. */
   noteChanges(): void {
     this.#touched.clear();
+    this.#notedRows = this.#addedRows;
   }
 
   /** Drops what is remembered of logs that were touched since {@link noteChanges}. */
   forgetChanges(): void {
     for (const subject of this.#touched) this.#open.delete(subject);
     this.#touched.clear();
+    this.#addedRows = this.#notedRows;
   }
 
   /** Drops everything remembered, because a whole transaction was undone. */
   forgetAll(): void {
     this.#open.clear();
     this.#touched.clear();
+    this.#addedRows = 0;
   }
 
   #append(subject: Subject, drafts: readonly TimedDraft[]) {
@@ -87,6 +105,7 @@ export class SqliteEvents {
     this.#touched.add(subject);
     const id = found?.id ?? this.#create(subject);
     for (const { seq, line } of lines) this.#statements.insert.run(id, seq, line);
+    this.#addedRows += lines.length;
     if (head.complete) this.#statements.complete.run({ id });
     this.#remember(subject, { id, head });
     return { lines, head, id };

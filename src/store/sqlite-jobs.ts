@@ -4,23 +4,26 @@ import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { JobPage, JobQuery } from "./contract.ts";
+import type { EarlierRequest, JobPage, JobQuery, OnceRequest } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { type JobRow, toJob, toRow } from "./job-row.ts";
 import { checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { finishedDraft } from "./log-lines.ts";
 import type { StoreOps } from "./protocol.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
+import { SqliteJobRequests } from "./sqlite-job-requests.ts";
 
 /** The job store beneath the Worker. */
 export class SqliteJobs {
   readonly #db: Database;
   readonly #events: SqliteEvents;
+  readonly #requests: SqliteJobRequests;
   readonly #statements: ReturnType<typeof prepare>;
 
   constructor(db: Database, events: SqliteEvents) {
     this.#db = db;
     this.#events = events;
+    this.#requests = new SqliteJobRequests(db);
     this.#statements = prepare(db);
   }
 
@@ -28,8 +31,21 @@ export class SqliteJobs {
     checkInsert(job, this.get(job.id));
     this.#statements.insert.run(toRow(job));
     this.#statements.insertSpec.run({ id: job.id, spec: JSON.stringify(spec) });
+    this.#statements.insertLabels.run({ id: job.id });
     this.#events.append(`job:${job.id}`, [queuedDraft(job)]);
     return null;
+  }
+
+  insertOnce(job: Job, spec: JobSpec, request: OnceRequest): EarlierRequest | null {
+    const earlier = this.earlier(job.tenant, request);
+    if (earlier !== null) return earlier;
+    this.insert(job, spec);
+    this.#requests.keep(job, request);
+    return null;
+  }
+
+  earlier(tenant: string, request: Pick<OnceRequest, "key" | "since">): EarlierRequest | null {
+    return this.#requests.find(tenant, request);
   }
 
   get(id: string): Job | null {
@@ -50,16 +66,17 @@ export class SqliteJobs {
       limit: query.limit + 1,
       ...(query.status === undefined ? {} : { status: query.status }),
       ...(query.language === undefined ? {} : { language: query.language }),
+      ...(query.label === undefined ? {} : query.label),
       ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
     };
-    const where = ["tenant = $tenant"];
-    if (query.status !== undefined) where.push("status = $status");
-    if (query.language !== undefined) where.push("language = $language");
-    if (after !== null) where.push("(created_at, id) < ($createdAt, $id)");
+    const { from, place, where } = listSource(query.label !== undefined);
+    if (query.status !== undefined) where.push("jobs.status = $status");
+    if (query.language !== undefined) where.push("jobs.language = $language");
+    if (after !== null) where.push(`(${place}) < ($createdAt, $id)`);
     const rows = this.#db
       .query<JobRow, typeof wanted>(
-        `SELECT * FROM jobs WHERE ${where.join(" AND ")}
-         ORDER BY created_at DESC, id DESC LIMIT $limit`,
+        `SELECT jobs.* FROM ${from} WHERE ${where.join(" AND ")}
+         ORDER BY ${place.replace(",", " DESC,")} DESC LIMIT $limit`,
       )
       .all(wanted);
     const jobs = rows.slice(0, query.limit).map(toJob);
@@ -128,6 +145,18 @@ export class SqliteJobs {
   }
 }
 
+/** Where lists read from: the jobs of a tenant, or those with one label. */
+function listSource(hasLabel: boolean) {
+  if (!hasLabel) {
+    return { from: "jobs", place: "jobs.created_at, jobs.id", where: ["jobs.tenant = $tenant"] };
+  }
+  return {
+    from: "job_labels AS label CROSS JOIN jobs ON jobs.id = label.job",
+    place: "label.created_at, label.job",
+    where: ["label.tenant = $tenant", "label.name = $name", "label.value = $value"],
+  };
+}
+
 function prepare(db: Database) {
   return {
     insert: db.prepare<null, JobRow>(
@@ -138,6 +167,12 @@ function prepare(db: Database) {
     ),
     insertSpec: db.prepare<null, { id: string; spec: string }>(
       "INSERT INTO job_specs (id, spec) VALUES ($id, $spec)",
+    ),
+    // Text that SQLite reads differently from JSON, such as lone surrogates, may meet its like.
+    insertLabels: db.prepare<null, { id: string }>(
+      `INSERT OR IGNORE INTO job_labels (tenant, name, value, created_at, job)
+         SELECT jobs.tenant, label.key, label.value, jobs.created_at, jobs.id
+         FROM jobs, json_each(jobs.labels) AS label WHERE jobs.id = $id`,
     ),
     updateSpec: db.prepare<null, { id: string; spec: string }>(
       "UPDATE job_specs SET spec = $spec WHERE id = $id AND spec <> $spec",

@@ -59,6 +59,8 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
     },
     jobs: {
       insert: (...args) => call(({ jobs }) => jobs.insert(...args)),
+      insertOnce: (...args) => call(({ jobs }) => jobs.insertOnce(...args)),
+      earlier: (...args) => call(({ jobs }) => jobs.earlier(...args)),
       get: (...args) => call(({ jobs }) => jobs.get(...args)),
       spec: (...args) => call(({ jobs }) => jobs.spec(...args)),
       list: (...args) => call(({ jobs }) => jobs.list(...args)),
