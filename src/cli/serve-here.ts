@@ -1,6 +1,6 @@
 /** `cprg serve`: opens everything in order, waits for a signal, closes everything in reverse. */
 
-import { dirname } from "node:path";
+import { dirname, join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
 import { JobService } from "../jobs/service.ts";
@@ -12,6 +12,7 @@ import {
   type ServerPrivileges,
 } from "../sandbox/reduce-privileges.ts";
 import { SandboxService } from "../sandboxes/service.ts";
+import { openArtifacts } from "../store/artifact-files.ts";
 import { openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
@@ -108,6 +109,9 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   stack.defer(async () => await store.close());
   const engine = await openEngine(config, log, config.settings.pool);
   stack.defer(async () => await engine.close());
+  const artifacts = await openArtifacts(join(settings.dataDir, "artifacts"), {
+    log: log.scope("store"),
+  });
   const feed = new Feed(store.events);
   const { instance } = engine;
   const shared = { store, feed, provider: engine, signingKey, instance };
@@ -118,6 +122,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   });
   const service = new JobService({
     ...shared,
+    artifacts,
     languages: engine.languages,
     log: log.scope("jobs"),
     slots: settings.jobSlots,
@@ -141,6 +146,13 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     log: log.scope("http"),
     version: VERSION,
     ceilings: settings.ceilings,
+    counts: {
+      sandboxes: () => {
+        const { sandboxes: open, pooled } = engine.status();
+        return { open, pooled };
+      },
+      store: () => store.stats(),
+    },
   });
   stack.defer(async () => await Promise.race([server.stop(), hurried]));
   const stop = async (graceMs: number): Promise<void> => {

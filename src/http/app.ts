@@ -11,16 +11,24 @@ import type { Log } from "../core/log.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { SandboxService } from "../sandboxes/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
+import { requireAcceptable } from "./acceptable.ts";
 import { requireKey } from "./auth.ts";
 import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
+import { JOB_ROUTES } from "./job-docs.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
+import { countRequests, RequestCounts } from "./request-counts.ts";
 import { requestLog } from "./request-log.ts";
+import { findRoute, type RouteDoc } from "./route-doc.ts";
+import { descriptionRoutes } from "./routes/description.ts";
 import { execRoutes } from "./routes/execs.ts";
+import { jobEventRoutes } from "./routes/job-events.ts";
+import { jobFileRoutes } from "./routes/job-files.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
 import { languageRoutes } from "./routes/languages.ts";
+import { metricsRoutes, type ServerCounts } from "./routes/metrics.ts";
 import { sandboxFileRoutes } from "./routes/sandbox-files.ts";
 import { sandboxRoutes } from "./routes/sandboxes.ts";
 import {
@@ -30,6 +38,10 @@ import {
   statusRoutes,
 } from "./routes/status.ts";
 import { STREAMS_MAX, STREAMS_TENANT_MAX, StreamPlaces, streamRoutes } from "./routes/stream.ts";
+import { SERVER_ROUTES } from "./server-docs.ts";
+
+/** Every route of the app: one without a description here cannot be, which a test makes sure of. */
+export const ROUTES: readonly RouteDoc[] = [...SERVER_ROUTES, ...JOB_ROUTES];
 
 /** What an app works with. */
 export interface AppOptions {
@@ -40,6 +52,8 @@ export interface AppOptions {
   readonly privileges: PrivilegeFacts;
   readonly log: Log;
   readonly version: string;
+  /** Counts of parts that the app does not know. */
+  readonly counts?: ServerCounts;
   /** Ceilings of limits for keys without their own. */
   readonly ceilings?: Limits;
   readonly clock?: Clock;
@@ -60,10 +74,17 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   const status = { jobs, engine, privileges, ceilings, version, clock };
   const app = new Hono<AppEnv>();
 
+  const requests = new RequestCounts();
+
   app.use(requestLog(log, clock));
+  app.use(countRequests(requests, (method, path) => findRoute(ROUTES, method, path)?.path ?? null));
   app.use(safeHeaders);
+  app.use(withoutBody);
   app.route("/", openRoutes(status));
+  app.route("/", descriptionRoutes(ROUTES, version));
   app.use("/v1/*", requireKey(keys));
+  app.use("/v1/*", requireAcceptable(ROUTES));
+  app.route("/v1/metrics", metricsRoutes({ jobs, requests, counts: options.counts ?? {} }));
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
   const places = new StreamPlaces(
@@ -80,8 +101,12 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
     },
     onBroken: (c: Context<AppEnv>, error: unknown) =>
       log.error("answer broken off", { request_id: c.get("requestId"), error }),
+    onFailed: (c: Context<AppEnv>, error: unknown) =>
+      log.error("job of a batch failed", { request_id: c.get("requestId"), error }),
   };
   app.route("/v1/jobs", streamRoutes({ jobs, ...streams }));
+  app.route("/v1/jobs", jobEventRoutes({ jobs, places, ...shared }));
+  app.route("/v1/jobs", jobFileRoutes({ jobs, ...shared }));
   app.route("/v1/jobs", jobRoutes({ jobs, ...shared }));
   app.route("/v1/sandboxes", sandboxFileRoutes({ sandboxes, ...shared }));
   app.route("/v1/sandboxes", sandboxRoutes({ sandboxes, ...shared }));
@@ -91,6 +116,7 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
     const allowed = allowedMethods(app, c.req.path);
     if (allowed.length === 0) return problemResponse(c, noSuchPath());
     c.header("Allow", allowed.join(", "));
+    if (c.req.method === "OPTIONS") return c.body(null, 204);
     return problemResponse(c, wrongMethod(allowed));
   });
   app.onError((thrown, c) => {
@@ -108,6 +134,12 @@ const safeHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
   c.header("X-Content-Type-Options", "nosniff");
   if (!c.res.headers.has("Cache-Control")) c.header("Cache-Control", "no-store");
+};
+
+/** What answers HEAD may be a stream: nobody reads it, and it holds what it reads from. */
+const withoutBody: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await next();
+  if (c.req.method === "HEAD") await c.res.body?.cancel();
 };
 
 /** Methods of the routes that match a path. */

@@ -10,10 +10,12 @@ import type { AppEnv } from "./env.ts";
 /** Reasons that have a status of their own; otherwise the code decides. */
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   METHOD_NOT_ALLOWED: 405,
+  NOT_ACCEPTABLE: 406,
   BODY_TIMEOUT: 408,
   LENGTH_REQUIRED: 411,
   BODY_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
+  IDEMPOTENCY_KEY_REUSED: 422,
   UPGRADE_REQUIRED: 426,
   DISK_FULL: 507,
 };
@@ -24,11 +26,13 @@ const TITLES: Readonly<Record<number, string>> = {
   403: "Forbidden",
   404: "Not Found",
   405: "Method Not Allowed",
+  406: "Not Acceptable",
   408: "Request Timeout",
   409: "Conflict",
   411: "Length Required",
   413: "Content Too Large",
   415: "Unsupported Media Type",
+  422: "Unprocessable Content",
   426: "Upgrade Required",
   429: "Too Many Requests",
   499: "Client Closed Request",

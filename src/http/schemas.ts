@@ -1,10 +1,13 @@
 /**
- * Shapes of request bodies. Only shapes: what a value may be is the business of `jobs/spec.ts`, where
- * `cprg run` finds it as well.
+ * Shapes of request bodies, which are their description in `/openapi.json` too. Only shapes: what a
+ * value may be is the business of `jobs/spec.ts`, where `cprg run` finds it as well.
  */
 
 import { z } from "zod";
 import { invalid } from "../core/errors.ts";
+import { LIMIT_NAMES } from "../core/limits.ts";
+import { ARGS_MAX, KILL_GRACE_SECONDS_MAX, LABELS_MAX } from "../core/program-rules.ts";
+import { FILES_MAX } from "../jobs/file-rules.ts";
 import type { JobRequest } from "../jobs/spec.ts";
 
 // The binary forbids code made from strings, which zod would use where it can.
@@ -13,27 +16,90 @@ z.config({ jitless: true });
 const text = z.string();
 const texts = z.record(z.string(), z.string());
 
-const file = z.strictObject({
-  path: text,
-  text: text.optional(),
-  base64: text.optional(),
-  /** A number, or octal digits, because JSON has no octal numbers. */
-  mode: z.union([z.number(), z.string().regex(/^0?[0-7]{3}$/)]).optional(),
+/** Jobs of one batch. */
+export const BATCH_JOBS_MAX = 100;
+/** Characters of an idempotency key. */
+export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
+
+const file = z
+  .strictObject({
+    path: text.describe("Relative to /workspace, without `.` and `..`."),
+    text: text.optional().describe("The content; or base64."),
+    base64: text.optional(),
+    /** A number, or octal digits, because JSON has no octal numbers. */
+    mode: z
+      .union([z.number(), z.string().regex(/^0?[0-7]{3}$/)])
+      .optional()
+      .describe("Permission bits: a number, or octal digits such as 0755."),
+  })
+  .describe("A file that is there before the program starts.");
+
+const limits = z
+  .unknown()
+  .optional()
+  .meta({
+    type: "object",
+    description: "What is asked for of each limit; more than the ceiling is cut to it.",
+    properties: Object.fromEntries(LIMIT_NAMES.map((name) => [name, { type: "number" }])),
+    additionalProperties: false,
+  });
+
+const placement = z
+  .strictObject({ labels: texts.optional() })
+  .describe("Where it may run. This server has no workers: labels cannot be matched.");
+
+/** The body of `POST /v1/jobs`. */
+export const jobBody = z
+  .strictObject({
+    language: text.optional().meta({ description: "With code; see /v1/languages." }),
+    code: text.optional(),
+    argv: z.array(text).optional().meta({
+      description: "Program and arguments, in place of language and code.",
+      maxItems: ARGS_MAX,
+    }),
+    args: z.array(text).optional().meta({
+      description: "Arguments after the script.",
+      maxItems: ARGS_MAX,
+    }),
+    stdin: text.optional(),
+    stdin_base64: text.optional().describe("Standard input that is no text; or stdin."),
+    files: z.array(file).optional().meta({ maxItems: FILES_MAX }),
+    env: texts.optional(),
+    limits,
+    labels: texts.optional().meta({
+      description: "Tags, to find jobs by.",
+      maxProperties: LABELS_MAX,
+    }),
+    placement: placement.optional(),
+    kill_grace_seconds: z.number().optional().meta({
+      description: "Time between SIGTERM and SIGKILL when it is cancelled.",
+      minimum: 0,
+      maximum: KILL_GRACE_SECONDS_MAX,
+    }),
+  })
+  .meta({
+    description: "What to run: `language` and `code`, or `argv`.",
+    examples: [{ language: "python", code: "print(6 * 7)" }],
+  });
+
+/** One job of a batch. */
+export const batchEntry = jobBody
+  .extend({
+    idempotency_key: text
+      .optional()
+      .meta({ description: "As the header of one job.", maxLength: IDEMPOTENCY_KEY_CHARS_MAX }),
+  })
+  .describe("What to run, as in POST /v1/jobs.");
+
+/** The body of `POST /v1/jobs/batch`. */
+export const batchBody = batchOf(batchEntry).meta({
+  description: "Jobs to queue; each is taken or refused alone.",
+  examples: [{ jobs: [{ language: "python", code: "print(6 * 7)" }] }],
 });
 
-const jobBody = z.strictObject({
-  language: text.optional(),
-  code: text.optional(),
-  argv: z.array(text).optional(),
-  args: z.array(text).optional(),
-  stdin: text.optional(),
-  stdin_base64: text.optional(),
-  files: z.array(file).optional(),
-  env: texts.optional(),
-  limits: z.unknown().optional(),
-  labels: texts.optional(),
-  kill_grace_seconds: z.number().optional(),
-});
+function batchOf<T extends z.ZodType>(entry: T) {
+  return z.strictObject({ jobs: z.array(entry).min(1).max(BATCH_JOBS_MAX) });
+}
 
 /**
  * The request in a body of `POST /v1/jobs`.
@@ -41,10 +107,42 @@ const jobBody = z.strictObject({
  * @throws CprgError `invalid_argument` naming the field that has the wrong type or is unknown
  */
 export function jobRequest(body: unknown): JobRequest {
-  const parsed = jobBody.safeParse(body);
+  return requestOf(parse(jobBody, body), body);
+}
+
+/**
+ * The jobs of a batch, each as it was sent.
+ *
+ * @throws CprgError `invalid_argument` for what is no batch, or has too many jobs
+ */
+export function batchRequest(body: unknown): readonly unknown[] {
+  return parse(batchOf(z.unknown()), body).jobs;
+}
+
+/**
+ * One job of a batch.
+ *
+ * @throws CprgError as {@link jobRequest} does
+ */
+export function batchEntryRequest(entry: unknown): {
+  request: JobRequest;
+  key: string | undefined;
+} {
+  const { idempotency_key: key, ...body } = parse(batchEntry, entry);
+  return { request: requestOf(body, entry), key };
+}
+
+/** @throws CprgError `invalid_argument` naming the field */
+export function parse<T extends z.ZodType>(schema: T, value: unknown): z.output<T> {
+  const parsed = schema.safeParse(value);
   if (!parsed.success) throw shapeError(parsed.error);
+  return parsed.data;
+}
+
+function requestOf(parsed: z.output<typeof jobBody>, body: unknown): JobRequest {
   refuseDroppedNames(body);
-  const { stdin_base64, kill_grace_seconds, files, ...rest } = parsed.data;
+  const { stdin_base64, kill_grace_seconds, files, placement: place, ...rest } = parsed;
+  if (place !== undefined) checkPlacement(body);
   return {
     ...rest,
     stdinBase64: stdin_base64,
@@ -55,6 +153,18 @@ export function jobRequest(body: unknown): JobRequest {
 
 function modeOf(mode: number | string | undefined): number | undefined {
   return typeof mode === "string" ? Number.parseInt(mode, 8) : mode;
+}
+
+/** A job that asks for a place which nobody can give it would wait for ever. */
+function checkPlacement(body: unknown): void {
+  const { labels } = (body as { placement: { labels?: object } }).placement;
+  const [name] = Object.getOwnPropertyNames(labels ?? {});
+  if (name === undefined) return;
+  throw invalid(
+    `placement.labels.${name.slice(0, 64)}`,
+    "Cannot place job by labels: this server has no workers, and runs jobs itself",
+    "Leave placement out; labels tag a job",
+  );
 }
 
 /** zod's records leave `__proto__` out without a word. */
@@ -79,6 +189,12 @@ export function shapeError(error: z.ZodError): Error {
   }
   if (issue?.code === "invalid_type") {
     return invalid(path, `Cannot use ${path}: expected ${kindOf(issue.expected)}`);
+  }
+  if (issue?.code === "too_big") {
+    return invalid(path, `Cannot use ${path}: at most ${issue.maximum}`);
+  }
+  if (issue?.code === "too_small") {
+    return invalid(path, `Cannot use ${path}: at least ${issue.minimum}`);
   }
   return invalid(path, `Cannot use ${path}: wrong shape`);
 }

@@ -46,8 +46,9 @@ export interface RunningServer {
  * @throws CprgError `unavailable` when the address cannot be had
  */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const app = createApp(options);
   const streams = new Set<JobStream>();
+  const counts = { streams: () => streams.size, ...options.counts };
+  const app = createApp({ ...options, counts });
   const server = listen(options, { app, streams });
   return {
     url: server.url,

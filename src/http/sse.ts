@@ -18,14 +18,16 @@ type Pages = AsyncIterable<readonly { readonly seq: number; readonly line: strin
  * Pieces of an event stream: each line of the log is the data of one event, whose id is its seq and
  * whose name is its kind.
  *
+ * Something is sent at once, so that a client sees its headers.
+ *
  * @param first what comes before everything else, as an event without an id
  */
 export async function* eventStream(
   pages: Pages,
-  first: { readonly event: string; readonly data: object },
+  first?: { readonly event: string; readonly data: object },
 ): AsyncGenerator<string> {
-  const { event, data } = first;
-  yield `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
+  if (first === undefined) yield COMMENT;
+  else yield `event: ${first.event}\ndata: ${JSON.stringify(first.data)}\n\n`;
   const reader = pages[Symbol.asyncIterator]();
   try {
     for (let next = reader.next(); ; ) {

@@ -8,6 +8,8 @@ export interface StreamedInit {
   readonly status?: number;
   readonly headers: Record<string, string>;
   onBroken(error: unknown): void;
+  /** The client went away: ends what the next piece waits for. */
+  onCancel?(): void;
 }
 
 /**
@@ -62,7 +64,7 @@ async function* resume<T>(begun: readonly T[], rest: AsyncIterator<T>): AsyncGen
 
 function byteStream(
   chunks: AsyncGenerator<string | Uint8Array>,
-  { onBroken }: StreamedInit,
+  { onBroken, onCancel }: StreamedInit,
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   return new ReadableStream<Uint8Array>({
@@ -78,6 +80,7 @@ function byteStream(
       }
     },
     async cancel() {
+      onCancel?.();
       await chunks.return(undefined);
     },
   });

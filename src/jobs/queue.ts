@@ -7,12 +7,14 @@ import type { Clock } from "../core/clock.ts";
 import type { Job } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
-import type { ExecProvider, Reservation } from "../provider/contract.ts";
+import type { ExecLease, ExecProvider, Reservation } from "../provider/contract.ts";
 import { neverRan, outcomeError, setupReason } from "../record/failed-outcome.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
 import { DESCRIPTORS_PER_JOB } from "../sandbox/free-descriptors.ts";
+import type { ArtifactStore } from "../store/artifacts.ts";
 import type { JobStore } from "../store/contract.ts";
+import { keepArtifacts } from "./keep-artifacts.ts";
 import type { JobLanguages } from "./languages.ts";
 import { runJob } from "./run.ts";
 import { StopSwitch } from "./stop-switch.ts";
@@ -31,6 +33,8 @@ export interface QueueOptions {
   readonly feed: Pick<Feed, "append">;
   readonly provider: ExecProvider;
   readonly languages: JobLanguages;
+  /** Keeps the files that programs leave; nobody does without one. */
+  readonly artifacts?: ArtifactStore;
   /** Id of this instance of the server: owner of the jobs that run here. */
   readonly instance: string;
   readonly slots: number;
@@ -238,14 +242,17 @@ export class JobQueue {
   }
 
   async #outcome(job: Job, { slot, reservation }: { slot: Slot; reservation: Reservation }) {
-    const { jobs, feed, provider, languages, clock, log } = this.#options;
+    const { jobs, feed, provider, languages, artifacts, clock, log } = this.#options;
     try {
       const spec = await jobs.spec(job.id);
       if (spec === null) throw new Error(`job ${job.id} has no spec`);
       const append = (drafts: Parameters<Feed["append"]>[1]) =>
         feed.append(`job:${job.id}`, drafts);
       const { stop } = slot;
-      return await runJob({ spec, provider, reservation, languages, append, stop, clock, log });
+      const run = { spec, provider, reservation, languages, append, stop, clock, log };
+      if (artifacts === undefined) return await runJob(run);
+      const collect = (lease: ExecLease) => keepArtifacts(lease, { job, artifacts, log });
+      return await runJob({ ...run, collect });
     } catch (error) {
       reservation.cancel();
       log.error("job not run", { job_id: job.id, error });

@@ -28,6 +28,8 @@ export interface JobRun {
   readonly languages: JobLanguages;
   /** Commits events of this job, in order. */
   append(drafts: readonly TimedDraft[]): Promise<unknown>;
+  /** Takes what the program left, after its end and before its sandbox goes; never rejects. */
+  collect?(lease: ExecLease): Promise<void>;
   readonly stop: StopSwitch;
   readonly clock: Clock;
   readonly log: Log;
@@ -51,6 +53,7 @@ export async function runJob(run: JobRun): Promise<Outcome> {
   let outcome: Outcome;
   try {
     outcome = await runInLease(run, lease);
+    await run.collect?.(lease);
   } catch (error) {
     outcome = failedSetup(run, error);
   }

@@ -9,7 +9,7 @@ import { CprgError } from "../core/errors.ts";
 import { isId, newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
-import { isTerminal } from "../core/reasons.ts";
+import { isTerminal, type Status } from "../core/reasons.ts";
 import type { ExecProvider } from "../provider/contract.ts";
 import { exportLog } from "../record/export.ts";
 import { neverRan } from "../record/failed-outcome.ts";
@@ -18,8 +18,10 @@ import { replayStream } from "../record/replay-stream.ts";
 import { resultStream } from "../record/result-stream.ts";
 import { TerminalWaits } from "../record/terminal-waits.ts";
 import { freeDescriptors } from "../sandbox/free-descriptors.ts";
+import type { ArtifactStore, KeptFiles } from "../store/artifacts.ts";
 import type { EventLine, JobQuery, Store } from "../store/contract.ts";
 import { checkCodeFile } from "./file-rules.ts";
+import { pruneArtifacts } from "./keep-artifacts.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
 import { JOB_SLOTS_DEFAULT, JobQueue, TENANT_CONCURRENCY_DEFAULT } from "./queue.ts";
 import { type Recovered, recoverJobs } from "./recovery.ts";
@@ -31,6 +33,8 @@ export const QUEUE_MAX = 1000;
 export const QUEUE_TENANT_MAX = 500;
 /** When a client may try again after a full queue. */
 const QUEUE_FULL_RETRY_SECONDS = 5;
+/** How long a request counts that a client may send again. */
+export const ONCE_WINDOW_MS = 24 * 3600 * 1000;
 
 /** What a service works with. */
 export interface JobServiceOptions {
@@ -38,6 +42,8 @@ export interface JobServiceOptions {
   readonly feed: Feed;
   readonly provider: ExecProvider;
   readonly languages: JobLanguages;
+  /** Keeps the files that programs leave in /workspace/out; nobody does without one. */
+  readonly artifacts?: ArtifactStore;
   /** Signs exports. */
   readonly signingKey: SealKey;
   /** Id of this instance of the server. */
@@ -87,7 +93,7 @@ export class JobService {
     this.#clock = options.clock ?? systemClock;
     this.#slots = options.slots ?? JOB_SLOTS_DEFAULT;
     this.#tenantConcurrency = options.tenantConcurrency ?? TENANT_CONCURRENCY_DEFAULT;
-    const { store, feed, provider, languages, instance, log, finishRetryMs } = options;
+    const { store, feed, provider, languages, instance, log, finishRetryMs, artifacts } = options;
     this.#queue = new JobQueue({
       jobs: store.jobs,
       feed,
@@ -101,6 +107,7 @@ export class JobService {
       freeDescriptors: options.freeDescriptors ?? freeDescriptors,
       onTerminal: (job) => this.#onTerminal(job),
       ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
+      ...(artifacts === undefined ? {} : { artifacts }),
     });
   }
 
@@ -138,6 +145,7 @@ export class JobService {
       keepQueued,
       onTerminal: (job) => this.#onTerminal(job),
     });
+    await this.pruneArtifacts();
     this.#queue.start();
     return recovered;
   }
@@ -159,27 +167,39 @@ export class JobService {
    *   `invalid_argument` when a file would take the place of the code
    */
   async submit(tenant: string, spec: JobSpec): Promise<Job> {
-    if (this.#isStopping) throw stopping();
-    if (spec.code !== null) {
-      const language = await this.#options.languages.resolve(spec.language);
-      checkCodeFile(spec.files, language.fileName);
-    }
-    const job: Job = {
-      id: newId(),
-      tenant,
-      status: "queued",
-      language: spec.language,
-      limits: spec.limits,
-      labels: spec.labels,
-      createdAt: this.#clock.now(),
-      startedAt: null,
-      finishedAt: null,
-      owner: null,
-      outcome: null,
-    };
-    await this.#insert(job, spec);
+    await this.#checkSpec(spec);
+    const job = queuedJob(tenant, spec, this.#clock.now());
+    await this.#insert(job, () => this.#options.store.jobs.insert(job, spec));
     this.#queue.wake();
     return job;
+  }
+
+  /**
+   * Queues a job, unless a request of the tenant with the same key did within
+   * {@link ONCE_WINDOW_MS}.
+   *
+   * @param request `bodyHash` tells whether two requests are the same
+   * @returns the job as it is now, and whether an earlier request made it
+   * @throws CprgError as {@link submit} does; `invalid_argument` with reason
+   *   IDEMPOTENCY_KEY_REUSED when the earlier request was another
+   */
+  async submitOnce(
+    tenant: string,
+    spec: JobSpec,
+    { key, bodyHash }: { readonly key: string; readonly bodyHash: string },
+  ): Promise<{ readonly job: Job; readonly isEarlier: boolean }> {
+    const { jobs } = this.#options.store;
+    const job = queuedJob(tenant, spec, this.#clock.now());
+    const request = { key, bodyHash, since: job.createdAt - ONCE_WINDOW_MS };
+    let earlier = await jobs.earlier(tenant, request);
+    if (earlier === null) {
+      await this.#checkSpec(spec);
+      earlier = await this.#insert(job, () => jobs.insertOnce(job, spec, request));
+      this.#queue.wake();
+    }
+    if (earlier === null) return { job, isEarlier: false };
+    if (earlier.bodyHash !== bodyHash) throw keyReused(key);
+    return { job: await this.get(tenant, earlier.jobId), isEarlier: true };
   }
 
   /** @throws CprgError `not_found` */
@@ -255,6 +275,38 @@ export class JobService {
     return exportLog({ store, key, subject: `job:${job.id}`, clock: this.#clock });
   }
 
+  /** The files that a job left, as far as they are kept. */
+  async files(job: Job): Promise<KeptFiles> {
+    return (await this.#options.artifacts?.list(job.id)) ?? { files: [], problem: null };
+  }
+
+  /**
+   * One of them; its bytes are read as they are asked for.
+   *
+   * @throws CprgError `not_found` with reason FILE_NOT_FOUND
+   */
+  async file(job: Job, path: string) {
+    const file = (await this.#options.artifacts?.read(job.id, path)) ?? null;
+    if (file === null) throw noSuchFile(job, path);
+    return file;
+  }
+
+  /** Forgets the files of jobs that are gone, after a sweep of retention. */
+  async pruneArtifacts(): Promise<number> {
+    const { artifacts, store } = this.#options;
+    return artifacts === undefined ? 0 : await pruneArtifacts(artifacts, store.jobs);
+  }
+
+  /** Bytes of files that are kept. */
+  get artifactBytes(): number {
+    return this.#options.artifacts?.usedBytes ?? 0;
+  }
+
+  /** Counts by status, of all tenants. */
+  async statusCounts(): Promise<Readonly<Record<Status, number>>> {
+    return await this.#options.store.jobs.counts();
+  }
+
   /** Events from `fromSeq` on, as they come, until the job has ended or the signal is aborted. */
   subscribe(
     job: Job,
@@ -283,11 +335,18 @@ export class JobService {
     this.#waits.wake(job.id);
   }
 
-  async #insert(job: Job, spec: JobSpec): Promise<void> {
+  async #checkSpec(spec: JobSpec): Promise<void> {
+    if (this.#isStopping) throw stopping();
+    if (spec.code === null) return;
+    const language = await this.#options.languages.resolve(spec.language);
+    checkCodeFile(spec.files, language.fileName);
+  }
+
+  async #insert<T>(job: Job, insert: () => Promise<T>): Promise<T> {
     this.#inserting.push(job.tenant);
     try {
       await this.#checkRoom(job.tenant);
-      await this.#options.store.jobs.insert(job, spec);
+      return await insert();
     } finally {
       this.#inserting.splice(this.#inserting.indexOf(job.tenant), 1);
     }
@@ -307,6 +366,44 @@ export class JobService {
       throw queueFull(`${queueTenantMax} jobs of tenant "${tenant}" are queued`);
     }
   }
+}
+
+function queuedJob(tenant: string, spec: JobSpec, createdAt: number): Job {
+  return {
+    id: newId(),
+    tenant,
+    status: "queued",
+    language: spec.language,
+    limits: spec.limits,
+    labels: spec.labels,
+    createdAt,
+    startedAt: null,
+    finishedAt: null,
+    owner: null,
+    outcome: null,
+  };
+}
+
+function keyReused(key: string): CprgError {
+  return new CprgError(
+    "invalid_argument",
+    `Cannot submit job: Idempotency-Key "${key}" was sent with another body`,
+    {
+      field: "Idempotency-Key",
+      reason: "IDEMPOTENCY_KEY_REUSED",
+      hint: "Send each job under a key of its own",
+    },
+  );
+}
+
+function noSuchFile(job: Job, path: string): CprgError {
+  const shown = JSON.stringify(path.slice(0, 256));
+  return new CprgError("not_found", `Cannot find file ${shown}: job "${job.id}" left none`, {
+    reason: "FILE_NOT_FOUND",
+    hint: isTerminal(job.status)
+      ? "Files in /workspace/out are kept; the list of files says which"
+      : "Files are kept when the job has ended",
+  });
 }
 
 function notFound(id: string): CprgError {

@@ -109,14 +109,6 @@ describe("what is not understood", () => {
     }
   });
 
-  test("an Idempotency-Key is refused rather than ignored", async () => {
-    const { ask } = await useApp();
-    const headers = { "Idempotency-Key": "1" };
-    const answer = await ask("/v1/jobs", { body: python("1"), headers });
-    expect(answer).toMatchObject({ status: 400, json: { field: "Idempotency-Key" } });
-    expect((await ask("/v1/jobs")).json.jobs).toEqual([]);
-  });
-
   test("a name that is twice in a body is refused", async () => {
     const { ask } = await useApp();
     const body = '{"language":"python","code":"1","code":"2"}';

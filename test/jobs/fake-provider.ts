@@ -7,6 +7,7 @@ import type { Outcome } from "../../src/core/outcome.ts";
 import type { Reason } from "../../src/core/reasons.ts";
 import type { JobLanguage, JobLanguages } from "../../src/jobs/languages.ts";
 import type {
+  Artifact,
   Exec,
   ExecLease,
   ExecNotice,
@@ -46,6 +47,8 @@ export interface FakeOptions {
   execError?: unknown;
   reserveError?: unknown;
   releaseError?: unknown;
+  /** What every program leaves in /workspace/out, by path; an error when nobody can look. */
+  artifacts?: Readonly<Record<string, string>> | Error;
   /** The program decides when it ends, whatever it is sent. */
   ignoresKill?: boolean;
 }
@@ -143,7 +146,18 @@ class FakeLease implements ExecLease {
     }
   }
 
-  artifacts = () => Promise.resolve([]);
+  async artifacts(): Promise<readonly Artifact[]> {
+    const { artifacts = {} } = this.#provider.options;
+    if (artifacts instanceof Error) throw artifacts;
+    return Object.entries(artifacts).map(([path, text]) => ({
+      path,
+      size: Buffer.byteLength(text),
+      mode: 0o644,
+      async *read() {
+        yield Buffer.from(text);
+      },
+    }));
+  }
   invoke = () => Promise.reject(new Error("not used by jobs"));
   upload = () => Promise.reject(new Error("not used by jobs"));
   download = () => Promise.reject(new Error("not used by jobs"));

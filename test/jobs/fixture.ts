@@ -7,6 +7,7 @@ import { JobService, type JobServiceOptions } from "../../src/jobs/service.ts";
 import { type JobRequest, jobSpec } from "../../src/jobs/spec.ts";
 import type { ResultView } from "../../src/jobs/views.ts";
 import { Feed } from "../../src/record/feed.ts";
+import { memoryArtifacts } from "../../src/store/memory-artifacts.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import { ephemeralSigningKey } from "../../src/store/signing-key.ts";
 import { type FakeOptions, FakeProvider, fakeLanguages } from "./fake-provider.ts";
@@ -27,6 +28,7 @@ export async function startService(
     feed,
     provider,
     languages: fakeLanguages,
+    artifacts: memoryArtifacts(),
     signingKey,
     instance: "instance-a",
     log: silentLog,

@@ -13,11 +13,12 @@ import { isUpgrade } from "../auth.ts";
 import { type BodyRules, readBytes, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { JobStream } from "../job-stream.ts";
+import { WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX } from "../parameters.ts";
 import { type Query, readNumber, readQuery } from "../query.ts";
 import { signalRequest, sizeRequest } from "../sandbox-schemas.ts";
 import { eventStream } from "../sse.ts";
 import { bytesResponse, textResponse } from "../streamed.ts";
-import { patiently, readFromSeq, WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX } from "./jobs.ts";
+import { patiently, readFromSeq } from "./jobs.ts";
 import { type StreamPlaces, upgradeRequired } from "./stream.ts";
 
 /** How long an answer to input waits for the program to take it. */

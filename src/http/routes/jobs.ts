@@ -1,26 +1,24 @@
-/** `/v1/jobs`: submit, list, look, cancel, replay, result. The stream has its own file. */
+/** `/v1/jobs`: submit, list, look, cancel, replay, result. Streams and files have their own. */
 
 import { type Context, Hono } from "hono";
 import { invalid } from "../../core/errors.ts";
-import { LIST_LIMIT_MAX } from "../../core/job.ts";
 import type { Limits } from "../../core/limits.ts";
-import { isTerminal, STATUSES, type Status } from "../../core/reasons.ts";
+import { isTerminal } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
-import { jobSpec } from "../../jobs/spec.ts";
-import { jobView } from "../../jobs/views.ts";
 import { prefersNdjson } from "../accept.ts";
-import { type BodyRules, readJson } from "../body.ts";
+import type { BodyRules } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { ANSWER_IDLE_SECONDS, NO_IDLE_TIMEOUT } from "../idle.ts";
+import {
+  listParameters,
+  readParameters,
+  replayParameters,
+  resultParameters,
+} from "../parameters.ts";
 import { type Query, readNumber, readQuery } from "../query.ts";
-import { jobRequest } from "../schemas.ts";
 import { bytesResponse, textResponse } from "../streamed.ts";
+import { submitRoutes } from "./submit.ts";
 
-/** Jobs on a page of the list. */
-export const LIST_LIMIT_DEFAULT = 50;
-/** How long a result may be waited for. */
-export const WAIT_SECONDS_DEFAULT = 60;
-export const WAIT_SECONDS_MAX = 300;
 /** How long a cancel waits for the end before it answers 202. */
 export const CANCEL_WAIT_MS = 10_000;
 
@@ -35,6 +33,8 @@ export interface JobRoutesOptions {
   readonly bodies: BodyRules;
   /** A body that broke off while it was sent. */
   onBroken(c: Context<AppEnv>, error: unknown): void;
+  /** A job of a batch that failed for a reason which its client is not told. */
+  onFailed(c: Context<AppEnv>, error: unknown): void;
 }
 
 /** The routes beneath `/v1/jobs`. */
@@ -42,22 +42,10 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
   const { jobs } = options;
   const app = new Hono<AppEnv>();
 
-  app.post("/", async (c) => {
-    readQuery(c, []);
-    refuseIdempotencyKey(c);
-    const { tenant, ceilings } = c.get("principal");
-    const spec = jobSpec(
-      jobRequest(await readJson(c, options.bodies)),
-      ceilings ?? options.ceilings,
-    );
-    const job = await jobs.submit(tenant, spec);
-    c.header("Location", `/v1/jobs/${job.id}`);
-    return c.json(jobView(job), 201);
-  });
+  app.route("/", submitRoutes(options));
 
   app.get("/", async (c) => {
-    const query = readQuery(c, ["limit", "cursor", "status", "language"]);
-    const page = await jobs.list(listQuery(c.get("principal").tenant, query));
+    const page = await jobs.list(listQuery(c));
     const views = page.jobs.map((job) => jobs.view(job));
     return c.json({ jobs: views, next_cursor: page.nextCursor });
   });
@@ -77,9 +65,7 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/:id/result", async (c) => {
-    const query = readQuery(c, ["wait_seconds"]);
-    const range = { min: 0, max: WAIT_SECONDS_MAX, default: WAIT_SECONDS_DEFAULT, fraction: true };
-    const waitMs = readNumber(query, "wait_seconds", range) * 1000;
+    const waitMs = readParameters(c, resultParameters).wait_seconds * 1000;
     const job = await patiently(c, waitMs, (bounds) =>
       jobs.wait(c.get("principal").tenant, c.req.param("id"), bounds),
     );
@@ -94,33 +80,21 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
   return app;
 }
 
-/** A client that sends one relies on it: silence would run its job twice. */
-function refuseIdempotencyKey(c: Context<AppEnv>): void {
-  if (c.req.header("idempotency-key") === undefined) return;
-  throw invalid("Idempotency-Key", "Cannot use header Idempotency-Key: not supported yet");
-}
-
 async function replay(c: Context<AppEnv, "/:id/replay">, options: JobRoutesOptions) {
   const { jobs } = options;
-  const query = readQuery(c, ["from_seq", "format"]);
+  const { from_seq: fromSeq, format } = readParameters(c, replayParameters);
   const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
   const onBroken = (error: unknown): void => options.onBroken(c, error);
-  if (!isExport(c, query)) {
-    const fromSeq = readFromSeq(query);
+  const isExport =
+    format === undefined ? prefersNdjson(c.req.header("accept")) : format === "ndjson";
+  if (!isExport) {
     return await textResponse(jobs.replay(job, fromSeq), { headers: JSON_HEADERS, onBroken });
   }
-  if (query["from_seq"] !== undefined) {
+  if (c.req.query("from_seq") !== undefined) {
     throw invalid("from_seq", "Cannot use from_seq with NDJSON: a sealed export is the whole log");
   }
   const headers = { "Content-Type": "application/x-ndjson" };
   return await bytesResponse(jobs.exportLog(job), { headers, onBroken });
-}
-
-function isExport(c: Context<AppEnv>, query: Query): boolean {
-  const format = query["format"];
-  if (format === undefined) return prefersNdjson(c.req.header("accept"));
-  if (format === "ndjson" || format === "json") return format === "ndjson";
-  throw invalid("format", `Cannot use format "${format.slice(0, 64)}": json or ndjson`);
 }
 
 /** The first event wanted. */
@@ -128,22 +102,22 @@ export function readFromSeq(query: Query): number {
   return readNumber(query, "from_seq", { min: 1, max: Number.MAX_SAFE_INTEGER, default: 1 });
 }
 
-function listQuery(tenant: string, query: Query) {
-  const { cursor, status, language } = query;
-  if (status !== undefined && !(STATUSES as readonly string[]).includes(status)) {
-    throw invalid(
-      "status",
-      `Cannot use status "${status.slice(0, 64)}": unknown name`,
-      `Known: ${STATUSES.join(", ")}`,
-    );
-  }
+function listQuery(c: Context<AppEnv>) {
+  const { limit, cursor, status, language, label } = readParameters(c, listParameters);
   return {
-    tenant,
-    limit: readNumber(query, "limit", { min: 1, max: LIST_LIMIT_MAX, default: LIST_LIMIT_DEFAULT }),
+    tenant: c.get("principal").tenant,
+    limit,
     ...(cursor === undefined ? {} : { cursor }),
-    ...(status === undefined ? {} : { status: status as Status }),
+    ...(status === undefined ? {} : { status }),
     ...(language === undefined ? {} : { language }),
+    ...(label === undefined ? {} : { label: labelOf(label) }),
   };
+}
+
+/** The first `=` ends the name, which has none. */
+function labelOf(text: string): { name: string; value: string } {
+  const end = text.indexOf("=");
+  return { name: text.slice(0, end), value: text.slice(end + 1) };
 }
 
 /** Waits with a deadline of its own; a client that goes away ends the wait. */

@@ -9,12 +9,13 @@ import { sandboxSpec } from "../../sandboxes/spec.ts";
 import { execView, sandboxView } from "../../sandboxes/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
+import { LIST_LIMIT_DEFAULT } from "../parameters.ts";
 import { type Query, readNumber, readQuery } from "../query.ts";
 import { execRequest, sandboxRequest } from "../sandbox-schemas.ts";
 import { wantsEvents } from "../sse.ts";
 import { textResponse } from "../streamed.ts";
 import { execEvents, readWait } from "./execs.ts";
-import { LIST_LIMIT_DEFAULT, patiently } from "./jobs.ts";
+import { patiently } from "./jobs.ts";
 
 /** What the routes work with. */
 export interface SandboxRoutesOptions {

@@ -1,0 +1,66 @@
+/**
+ * `GET /v1/jobs/{id}/files` and `…/files/{path}`: what a program left in /workspace/out. A program
+ * wrote the bytes and chose the names, so a browser is told to save them, and to run nothing.
+ */
+
+import { type Context, Hono } from "hono";
+import { invalid } from "../../core/errors.ts";
+import type { JobService } from "../../jobs/service.ts";
+import type { AppEnv } from "../env.ts";
+import { readQuery } from "../query.ts";
+import { bytesResponse } from "../streamed.ts";
+
+const FILE_HEADERS = {
+  "Content-Type": "application/octet-stream",
+  "Content-Security-Policy": "default-src 'none'; sandbox",
+  "Cross-Origin-Resource-Policy": "same-origin",
+};
+
+/** What the routes work with. */
+export interface JobFileRoutesOptions {
+  readonly jobs: JobService;
+  /** An answer that broke off. */
+  onBroken(c: Context<AppEnv>, error: unknown): void;
+}
+
+/** The files beneath `/v1/jobs`. */
+export function jobFileRoutes({ jobs, onBroken }: JobFileRoutesOptions): Hono<AppEnv> {
+  const app = new Hono<AppEnv>();
+
+  app.get("/:id/files", async (c) => {
+    readQuery(c, []);
+    const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
+    const { files, problem } = await jobs.files(job);
+    return c.json({ job_id: job.id, files, problem, next_cursor: null });
+  });
+
+  app.get("/:id/files/*", async (c) => {
+    readQuery(c, []);
+    const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
+    const path = filePath(c);
+    const { bytes } = await jobs.file(job, path);
+    return await bytesResponse(bytes, {
+      headers: { ...FILE_HEADERS, "Content-Disposition": attachment(path) },
+      onBroken: (error) => onBroken(c, error),
+    });
+  });
+  return app;
+}
+
+/** From the address as it was sent: what the router decodes, it decodes in part. */
+function filePath(c: Context<AppEnv>): string {
+  const { pathname } = new URL(c.req.url);
+  const encoded = pathname.slice(pathname.indexOf("/files/") + "/files/".length);
+  try {
+    return decodeURIComponent(encoded);
+  } catch {
+    throw invalid("path", "Cannot find file: its path is not percent-encoded UTF-8");
+  }
+}
+
+/** RFC 6266 with RFC 8187: the last name of the path, in a form that no header breaks on. */
+function attachment(path: string): string {
+  const name = encodeURIComponent(path.slice(path.lastIndexOf("/") + 1).toWellFormed());
+  const quoted = name.replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+  return `attachment; filename*=UTF-8''${quoted}`;
+}

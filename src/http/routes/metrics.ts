@@ -1,0 +1,90 @@
+/** `GET /v1/metrics`: counts of this server, for whoever runs it. */
+
+import { Hono } from "hono";
+import { CprgError } from "../../core/errors.ts";
+import type { JobService } from "../../jobs/service.ts";
+import type { AppEnv } from "../env.ts";
+import { type Metric, PROMETHEUS_TYPE, prometheusText, single } from "../prometheus.ts";
+import { readQuery } from "../query.ts";
+import type { RequestCounts } from "../request-counts.ts";
+
+/** Counts that only who opened the parts can read; all optional in tests. */
+export interface ServerCounts {
+  /** Sandboxes that are open, and built ones that wait. */
+  sandboxes?(): { readonly open: number; readonly pooled: number };
+  store?(): Promise<{ readonly commits: number; readonly eventRows: number }>;
+  /** WebSockets that are open. */
+  streams?(): number;
+}
+
+/** What the route works with. */
+export interface MetricsRoutesOptions {
+  readonly jobs: JobService;
+  readonly requests: RequestCounts;
+  readonly counts: ServerCounts;
+}
+
+/** The metrics. */
+export function metricsRoutes(options: MetricsRoutesOptions): Hono<AppEnv> {
+  const app = new Hono<AppEnv>();
+  app.get("/", async (c) => {
+    if (c.get("principal").role !== "admin") throw notAdmin();
+    readQuery(c, []);
+    const text = prometheusText([...(await jobMetrics(options)), ...(await hostMetrics(options))]);
+    return c.text(text, 200, { "Content-Type": PROMETHEUS_TYPE });
+  });
+  return app;
+}
+
+async function jobMetrics({ jobs, requests }: MetricsRoutesOptions): Promise<Metric[]> {
+  const [byStatus, counts] = await Promise.all([jobs.statusCounts(), jobs.counts()]);
+  return [
+    {
+      name: "cprg_jobs_total",
+      help: "Jobs in the store, by status.",
+      type: "gauge",
+      samples: Object.entries(byStatus).map(([status, value]) => ({ labels: { status }, value })),
+    },
+    gauge("cprg_running_jobs", "Jobs that run here.", counts.running),
+    gauge("cprg_queued_jobs", "Jobs that wait.", counts.queued),
+    gauge("cprg_job_slots", "Jobs that can run at once.", counts.slots),
+    {
+      name: "cprg_http_requests_total",
+      help: "Requests that were answered, by route and status.",
+      type: "counter",
+      samples: requests.all().map(({ method, route, status, count }) => ({
+        labels: { method, route, code: String(status) },
+        value: count,
+      })),
+    },
+  ];
+}
+
+async function hostMetrics({ jobs, counts }: MetricsRoutesOptions): Promise<Metric[]> {
+  const sandboxes = counts.sandboxes?.() ?? { open: 0, pooled: 0 };
+  const store = (await counts.store?.()) ?? { commits: 0, eventRows: 0 };
+  return [
+    gauge("cprg_sandboxes", "Sandboxes that are open.", sandboxes.open),
+    gauge("cprg_pooled_sandboxes", "Sandboxes that are built and wait.", sandboxes.pooled),
+    counter("cprg_event_rows_total", "Rows of logs that this process stored.", store.eventRows),
+    counter("cprg_store_commits_total", "Commits that this process made.", store.commits),
+    gauge("cprg_artifact_bytes", "Bytes of kept artifacts.", jobs.artifactBytes),
+    gauge("cprg_open_streams", "WebSockets that are open.", counts.streams?.() ?? 0),
+    gauge("process_resident_memory_bytes", "Resident memory.", process.memoryUsage.rss()),
+  ];
+}
+
+function gauge(name: string, help: string, value: number): Metric {
+  return single(name, { type: "gauge", help, value });
+}
+
+function counter(name: string, help: string, value: number): Metric {
+  return single(name, { type: "counter", help, value });
+}
+
+function notAdmin(): CprgError {
+  return new CprgError("permission_denied", "Cannot read metrics: the key is no admin's", {
+    reason: "ADMIN_ONLY",
+    hint: "Use a key of CPRG_ADMIN_KEYS",
+  });
+}
