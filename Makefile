@@ -163,8 +163,13 @@ dist/aarch64/cprg: $(DEPS) $(SOURCES) Makefile package.json
 test-cpython: tools $(DEPS) ffi ## Run CPython's own regression tests, inside and outside (30 minutes)
 	@CPRG_CPYTHON=full $(BUN) test ./test/compat/cpython.test.ts
 
+.PHONY: test-api
+test-api: tools build ## Fuzz every route at length, and hold 5000 idle WebSockets
+	@CPRG_FUZZ_REQUESTS=2000 $(BUN) test --timeout 1800000 ./test/http/fuzz.test.ts
+	@CPRG_IDLE_SOCKETS=5000 $(BUN) test ./test/e2e/hostile-clients.test.ts
+
 .PHONY: test-long
-test-long: test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+test-long: test-api test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
 
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results
