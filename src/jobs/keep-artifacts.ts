@@ -9,6 +9,8 @@ import type { JobStore } from "../store/contract.ts";
 
 /** Characters of a reason that is kept: it can hold a name that a program chose. */
 const PROBLEM_CHARS_MAX = 512;
+/** Jobs that are looked up together: they share a batch of the store. */
+const LOOKED_UP_AT_ONCE = 256;
 
 /**
  * Keeps the artifacts of a job. Never rejects: a job does not fail of it, and a client who looks for
@@ -34,8 +36,14 @@ export async function pruneArtifacts(
   artifacts: ArtifactStore,
   jobs: Pick<JobStore, "get">,
 ): Promise<number> {
-  const gone: string[] = [];
-  for (const id of artifacts.jobs()) if ((await jobs.get(id)) === null) gone.push(id);
-  await artifacts.remove(gone);
-  return gone.length;
+  const ids = artifacts.jobs();
+  let removed = 0;
+  for (let start = 0; start < ids.length; start += LOOKED_UP_AT_ONCE) {
+    const some = ids.slice(start, start + LOOKED_UP_AT_ONCE);
+    const found = await Promise.all(some.map((id) => jobs.get(id)));
+    const gone = some.filter((_, index) => found[index] === null);
+    await artifacts.remove(gone);
+    removed += gone.length;
+  }
+  return removed;
 }

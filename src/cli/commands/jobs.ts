@@ -31,11 +31,12 @@ export const jobs = defineCommand({
   aliases: [],
   summary: "List the jobs of a server, newest first",
   help: {
-    usage: ["[--status STATUS] [--limit N] [--json]"],
+    usage: ["[--status STATUS] [--language NAME] [--label NAME=VALUE] [--limit N] [--json]"],
     description: ["Lists the jobs of the key's tenant, newest first, with how they ended."],
     examples: [
       { line: "cprg jobs", does: "The latest 20 jobs" },
       { line: "cprg jobs --status running", does: "What runs now" },
+      { line: "cprg jobs --label team=web", does: "Those with this label" },
       {
         line: "cprg jobs --limit 500 --json | jq -r '.jobs[].job_id'",
         does: "Ids for a script",
@@ -44,6 +45,8 @@ export const jobs = defineCommand({
   },
   flags: {
     status: { kind: "text", value: "STATUS", doc: `Only these: ${STATUSES.join(", ")}` },
+    language: { kind: "text", value: "NAME", doc: "Only these" },
+    label: { kind: "text", value: "NAME=VALUE", doc: "Only those with this label" },
     limit: { kind: "text", value: "N", doc: `How many at most, 1 to ${JOBS_MAX}; default 20` },
     ...JSON_FLAG,
     ...CLIENT_FLAGS,
@@ -54,7 +57,8 @@ export const jobs = defineCommand({
     const count = parseInteger({ least: 1, most: JOBS_MAX })(flags.limit ?? "20", "--limit");
     const status = parseStatus(flags.status);
     const access = await serverAccess(flags, terminal);
-    const found = await listJobs(access, { count, status });
+    const { language, label } = flags;
+    const found = await listJobs(access, { count, filters: { status, language, label } });
     if (flags.json) await terminal.stdout.write(jsonText({ jobs: found }));
     else {
       const paint = paintFor(terminal.stdout, terminal.env);
@@ -72,14 +76,20 @@ function parseStatus(text: string | undefined): string | undefined {
 
 async function listJobs(
   access: ServerAccess,
-  query: { readonly count: number; readonly status: string | undefined },
+  query: {
+    readonly count: number;
+    readonly filters: Readonly<Record<string, string | undefined>>;
+  },
 ): Promise<readonly Answer[]> {
   const found: Answer[] = [];
+  const filters = Object.entries(query.filters).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, value]],
+  );
   let cursor = "";
   while (found.length < query.count) {
     const search = new URLSearchParams({
       limit: String(Math.min(PAGE_MAX, query.count - found.length)),
-      ...(query.status === undefined ? {} : { status: query.status }),
+      ...Object.fromEntries(filters),
       ...(cursor === "" ? {} : { cursor }),
     });
     const { body } = await requestJson(access, { path: `/v1/jobs?${search}` });
