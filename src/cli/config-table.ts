@@ -121,6 +121,20 @@ export const SETTINGS = {
     fallback: () => 10,
     parse: parseInteger({ least: 0, most: 3600 }),
   }),
+  retentionHours: setting({
+    kind: "integer",
+    value: "HOURS",
+    doc: "How long jobs are kept after their end, with their events; 0 keeps them for ever",
+    fallback: () => 168,
+    parse: parseInteger({ least: 0, most: 876_000 }),
+  }),
+  sweepIntervalSecs: setting({
+    kind: "integer",
+    value: "SECONDS",
+    doc: "Time between two looks for what is past its retention; at least 60",
+    fallback: () => 3600,
+    parse: parseInteger({ least: 60, most: 86_400 }),
+  }),
   env: setting({
     kind: "text",
     value: "NAME",

@@ -1,9 +1,11 @@
 /** `cprg serve`: opens everything in order, waits for a signal, closes everything in reverse. */
 
 import { dirname } from "node:path";
+import { systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
 import { Feed } from "../jobs/feed.ts";
+import { Retention } from "../jobs/retention.ts";
 import { JobService } from "../jobs/service.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
 import {
@@ -121,6 +123,15 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   stack.defer(async () => await service.stop(0));
   const recovered = await service.start({ keepQueued: settings.recoverQueued });
   log.scope("jobs").info("recovered", { ...recovered });
+  const retention = new Retention({
+    store,
+    retentionHours: settings.retentionHours,
+    sweepIntervalMs: settings.sweepIntervalSecs * 1000,
+    clock: systemClock,
+    log: log.scope("retention"),
+  });
+  retention.start();
+  stack.defer(async () => await retention.stop());
   const server = await startServer({
     hostname: settings.addr.host,
     port: settings.addr.port,

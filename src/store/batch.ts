@@ -10,15 +10,19 @@ import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protoc
 import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
+import { SqlitePruning } from "./sqlite-pruning.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
-const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish"]);
+const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish", "prune"]);
+/** What is done on a full disk too, and may use the reserve: it is small, or makes room. */
+const ALWAYS: ReadonlySet<StoreOp> = new Set(["finish", "prune"]);
 
 /** Runs batches on an open database. */
 export class BatchRunner {
   readonly #db: Database;
   readonly #reserve: Pick<SpaceReserve, "hold" | "release"> | null;
   readonly #events: SqliteEvents;
+  readonly #pruning: SqlitePruning;
   readonly #handlers: StoreHandlers;
   #commits = 0;
   #requests = 0;
@@ -30,6 +34,7 @@ export class BatchRunner {
     this.#events = new SqliteEvents(db);
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
+    this.#pruning = new SqlitePruning(db, events);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, JSON.parse(drafts) as TimedDraft[]),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -44,6 +49,7 @@ export class BatchRunner {
       start: ({ id, instance, at }) => jobs.start(id, instance, at),
       finish: (input) => jobs.finish(input),
       orphans: ({ livingInstances }) => jobs.orphans(livingInstances),
+      prune: ({ before }) => this.#pruning.step(before),
       check: () => this.#check(),
       stats: () => ({ commits: this.#commits, requests: this.#requests }),
     };
@@ -54,14 +60,15 @@ export class BatchRunner {
     const results = requests.some(({ op }) => WRITES.has(op))
       ? this.#runBounded(requests)
       : requests.map((request) => this.#attempt(request));
+    if (requests.some(({ op }) => op === "prune")) this.#pruning.checkpoint();
     this.#requests += requests.length;
     return results;
   }
 
-  /** While the reserve is in use, nothing but ends is written. */
+  /** While the reserve is in use, nothing is written but what must be. */
   #runBounded(requests: readonly StoreRequest[]): StoreResult[] {
     if (this.#reserve?.hold() ?? true) return this.#runEndsAgain(requests);
-    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && op !== "finish";
+    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && !ALWAYS.has(op);
     const results = this.#runWrites(requests.filter((request) => !isRefused(request))).values();
     return requests.map((request) => {
       if (isRefused(request)) return { error: toWire(diskFull()) };

@@ -4,7 +4,15 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead, Store, TimedDraft } from "./contract.ts";
+import type {
+  EventLine,
+  JobPage,
+  JobQuery,
+  LogHead,
+  Pruned,
+  Store,
+  TimedDraft,
+} from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import {
   byAge,
@@ -15,6 +23,9 @@ import {
   queuedDraft,
 } from "./job-rules.ts";
 import { emptyLog, endsOutsideFinish, finishedDraft, linkDrafts, readBounds } from "./log-lines.ts";
+
+/** Runs that one step of pruning removes. */
+const PRUNE_STEP_RUNS = 8;
 
 /** A store in memory. Closing it forgets everything. */
 export function memoryStore(): Store {
@@ -43,6 +54,7 @@ export function memoryStore(): Store {
       finish: async (id, owner, outcome, at) => jobs.finish(id, { owner, outcome, at }),
       orphans: async (livingInstances) => jobs.orphans(livingInstances),
     },
+    prune: async (before) => jobs.prune(before),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -90,6 +102,13 @@ class MemoryLogs {
 
   head(subject: Subject): LogHead | null {
     return this.#logs.get(subject)?.head ?? null;
+  }
+
+  /** Returns how many lines the log had. */
+  remove(subject: Subject): number {
+    const lines = this.#logs.get(subject)?.lines.length ?? 0;
+    this.#logs.delete(subject);
+    return lines;
   }
 
   clear(): void {
@@ -185,6 +204,17 @@ class MemoryJobs {
     return this.#all()
       .filter((job) => job.status === "running" && !living.has(job.owner?.instance ?? ""))
       .sort(byAge);
+  }
+
+  prune(before: number): Pruned {
+    const ended = this.#all().filter(({ finishedAt }) => (finishedAt ?? before) < before);
+    const step = ended.slice(0, PRUNE_STEP_RUNS);
+    let events = 0;
+    for (const { id } of step) {
+      this.#jobs.delete(id);
+      events += this.#logs.remove(`job:${id}`);
+    }
+    return { runs: step.length, events, isDone: step.length === ended.length };
   }
 
   clear(): void {

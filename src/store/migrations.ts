@@ -75,8 +75,13 @@ CREATE TRIGGER jobs_counted_delete AFTER DELETE ON jobs BEGIN
 END;
 `;
 
+/** Finds what is past its retention without a look at the rest. */
+const ENDED_BY_AGE = `
+CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+`;
+
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE];
+export const MIGRATIONS: readonly string[] = [CREATE, ENDED_BY_AGE];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

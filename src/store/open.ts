@@ -65,6 +65,7 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
       orphans: (livingInstances) => link.call("orphans", { livingInstances }),
     },
+    prune: (before) => link.call("prune", { before }),
     check: async () => {
       await link.call("check", null);
     },

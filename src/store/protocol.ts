@@ -7,7 +7,7 @@ import type { Subject } from "../core/event.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead } from "./contract.ts";
+import type { EventLine, JobPage, JobQuery, LogHead, Pruned } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
 /** Most requests in one batch, which is one transaction. */
@@ -65,6 +65,7 @@ export interface StoreOps {
     output: Job | null;
   };
   orphans: { input: { readonly livingInstances: readonly string[] }; output: readonly Job[] };
+  prune: { input: { readonly before: number }; output: Pruned };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };
 }

@@ -65,6 +65,11 @@ export class SqliteEvents {
     return this.#find(subject)?.head ?? null;
   }
 
+  /** Drops what is remembered of a log that was removed or renamed. */
+  forget(subject: Subject): void {
+    this.#open.delete(subject);
+  }
+
   /** Starts to note what changes, so that {@link forgetChanges} can undo it. */
   noteChanges(): void {
     this.#touched.clear();

@@ -69,6 +69,7 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       finish: (...args) => call(({ jobs }) => jobs.finish(...args)),
       orphans: (...args) => call(({ jobs }) => jobs.orphans(...args)),
     },
+    prune: (...args) => call((opened) => opened.prune(...args)),
     check: () => call((opened) => opened.check()),
     close: () => store.close(),
     [Symbol.asyncDispose]: async () => {
