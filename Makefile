@@ -14,7 +14,7 @@ VERSION = $(shell node -p 'require("./package.json").version')
 
 # Debian packages that building ffi/ and the tests use.
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
-	python3 git curl libseccomp-dev python3-numpy perl \
+	python3 git curl openssl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils
 
 # What building and booting virtual machines needs besides.

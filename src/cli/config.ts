@@ -37,7 +37,7 @@ export interface LoadedConfig {
 }
 
 /** Variables that are no settings: of client commands, of the file, and of the test suites. */
-const OTHER_VARIABLES = ["CPRG_CONFIG", "CPRG_SERVER", "CPRG_KEY"];
+const OTHER_VARIABLES = ["CPRG_CONFIG", "CPRG_SERVER", "CPRG_KEY", "CPRG_CA"];
 
 /** Flags of these settings, and `--config`. */
 export function settingFlags(names: readonly SettingName[] = SETTING_NAMES): FlagSpecs {

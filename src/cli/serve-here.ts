@@ -25,6 +25,7 @@ import { announce } from "./serve-announce.ts";
 import { checkExposure, printSettings, type ServerKeys, serverKeys } from "./serve-config.ts";
 import { type Address, formatAddress } from "./settings-parse.ts";
 import type { Terminal } from "./terminal.ts";
+import { readTlsFiles, type TlsFiles } from "./tls-files.ts";
 import { VERSION } from "./version.ts";
 
 /** Serves until a signal asks it to stop; returns the exit code. */
@@ -37,6 +38,7 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now });
   for (const message of warnings) log.scope("config").warn(message);
   checkExposure(config);
+  const tls = await tlsFiles(settings, terminal);
   if (isCheck) {
     await printSettings(config, { json: flags["json"] === true, terminal });
     return EXIT.ok;
@@ -47,7 +49,13 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   await using stack = new AsyncDisposableStack();
   const { isReduced, capabilities } = privileges;
   log.scope("serve").info("privileges", { reduced: isReduced, capabilities });
-  const parts = await openParts(config, { log, stack, hurried: hurried.promise, privileges });
+  const parts = await openParts(config, {
+    log,
+    stack,
+    hurried: hurried.promise,
+    privileges,
+    tls,
+  });
   // A closed standard output does not stop a server.
   await announce({ ...parts, terminal }).catch(() => undefined);
   const failure = await Promise.race([asked.promise.then(() => null), parts.storeFailed]);
@@ -78,6 +86,7 @@ interface OpenOptions {
   /** Resolves when nobody wants to wait any more. */
   readonly hurried: Promise<void>;
   readonly privileges: ServerPrivileges;
+  readonly tls: TlsFiles | null;
 }
 
 /**
@@ -100,7 +109,7 @@ async function keptPrivileges(settings: Settings, terminal: Terminal): Promise<S
 
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
-  const { log, stack, hurried, privileges } = options;
+  const { log, stack, hurried, privileges, tls } = options;
   const keys = await serverKeys(config);
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
@@ -139,12 +148,19 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     keys: keys.ring,
     engine,
     privileges,
+    allowedHosts: settings.allowedHosts,
+    ...(tls === null ? {} : { tls }),
     log: log.scope("http"),
     version: VERSION,
     ceilings: settings.ceilings,
   });
   stack.defer(async () => await Promise.race([server.stop(), hurried]));
   return { keys, engine, service, server, storeFailed: store.failed };
+}
+
+async function tlsFiles(settings: Settings, terminal: Terminal): Promise<TlsFiles | null> {
+  const { tlsCert: certPath, tlsKey: keyPath } = settings;
+  return await readTlsFiles({ certPath, keyPath, uid: terminal.uid, now: Date.now() });
 }
 
 /** @throws CprgError when an address cannot be listened on */

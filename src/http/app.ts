@@ -15,6 +15,7 @@ import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
+import { checkOrigin } from "./origin-check.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { requestLog } from "./request-log.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
@@ -37,6 +38,8 @@ export interface AppOptions {
   readonly version: string;
   /** Ceilings of limits for keys without their own. */
   readonly ceilings?: Limits;
+  /** Names that requests may call this server by; without them none is looked at. */
+  readonly allowedHosts?: readonly string[];
   readonly clock?: Clock;
   /** Bounds that tests make small. */
   readonly cancelWaitMs?: number;
@@ -57,6 +60,7 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
 
   app.use(requestLog(log, clock));
   app.use(safeHeaders);
+  if (options.allowedHosts !== undefined) app.use(checkOrigin(options.allowedHosts));
   app.route("/", openRoutes(status));
   app.use("/v1/*", requireKey(keys));
   app.route("/v1/status", statusRoutes(status));

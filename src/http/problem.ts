@@ -13,7 +13,9 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   BODY_TIMEOUT: 408,
   BODY_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
+  HOST_NOT_ALLOWED: 421,
   UPGRADE_REQUIRED: 426,
+  STORE_UNWRITABLE: 503,
   DISK_FULL: 507,
 };
 
@@ -27,6 +29,7 @@ const TITLES: Readonly<Record<number, string>> = {
   409: "Conflict",
   413: "Content Too Large",
   415: "Unsupported Media Type",
+  421: "Misdirected Request",
   426: "Upgrade Required",
   429: "Too Many Requests",
   499: "Client Closed Request",
