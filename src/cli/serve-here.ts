@@ -3,6 +3,7 @@
 import { dirname } from "node:path";
 import { systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
+import { SecretSet } from "../core/secrets.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
 import { Feed } from "../jobs/feed.ts";
 import { Retention } from "../jobs/retention.ts";
@@ -35,7 +36,9 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   const isCheck = flags["check"] === true;
   // First, because it may start the program anew: what was said or opened before would be lost.
   const privileges = isCheck ? fullPrivileges() : await keptPrivileges(settings, terminal);
-  const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now });
+  const secrets = new SecretSet();
+  secrets.hold(config.secrets);
+  const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now, secrets });
   for (const message of warnings) log.scope("config").warn(message);
   checkExposure(config);
   const tls = await tlsFiles(settings, terminal);
@@ -55,6 +58,7 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
     hurried: hurried.promise,
     privileges,
     tls,
+    secrets,
   });
   // A closed standard output does not stop a server.
   await announce({ ...parts, terminal }).catch(() => undefined);
@@ -87,6 +91,7 @@ interface OpenOptions {
   readonly hurried: Promise<void>;
   readonly privileges: ServerPrivileges;
   readonly tls: TlsFiles | null;
+  readonly secrets: SecretSet;
 }
 
 /**
@@ -109,8 +114,10 @@ async function keptPrivileges(settings: Settings, terminal: Terminal): Promise<S
 
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
-  const { log, stack, hurried, privileges, tls } = options;
+  const { log, stack, hurried, privileges, tls, secrets } = options;
   const keys = await serverKeys(config);
+  secrets.hold(keys.secrets);
+  if (tls !== null) secrets.hold(tls.key.split("\n").filter((line) => !line.startsWith("-")));
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
@@ -123,6 +130,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     languages: engine.languages,
     signingKey,
     instance: engine.instance,
+    secrets,
     log: log.scope("jobs"),
     slots: settings.jobSlots,
     tenantConcurrency: settings.tenantConcurrency,

@@ -10,6 +10,7 @@ import { isId, newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import { isTerminal } from "../core/reasons.ts";
+import type { SecretSet } from "../core/secrets.ts";
 import type { ExecProvider } from "../provider/contract.ts";
 import type { EventLine, JobQuery, Store } from "../store/contract.ts";
 import { exportLog } from "./export.ts";
@@ -43,6 +44,8 @@ export interface JobServiceOptions {
   /** Id of this instance of the server. */
   readonly instance: string;
   readonly log: Log;
+  /** Where values of jobs' variables are held while the jobs run here. */
+  readonly secrets?: SecretSet;
   readonly clock?: Clock;
   readonly slots?: number;
   readonly tenantConcurrency?: number;
@@ -87,7 +90,7 @@ export class JobService {
     this.#clock = options.clock ?? systemClock;
     this.#slots = options.slots ?? JOB_SLOTS_DEFAULT;
     this.#tenantConcurrency = options.tenantConcurrency ?? TENANT_CONCURRENCY_DEFAULT;
-    const { store, feed, provider, languages, instance, log, finishRetryMs } = options;
+    const { store, feed, provider, languages, instance, log, secrets, finishRetryMs } = options;
     this.#queue = new JobQueue({
       jobs: store.jobs,
       feed,
@@ -100,6 +103,7 @@ export class JobService {
       tenantConcurrency: this.#tenantConcurrency,
       freeDescriptors: options.freeDescriptors ?? freeDescriptors,
       onTerminal: (job) => this.#onTerminal(job),
+      ...(secrets === undefined ? {} : { secrets }),
       ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
     });
   }
