@@ -14,8 +14,6 @@ import { SqlitePruning } from "./sqlite-pruning.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
 const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish", "prune"]);
-/** What is done on a full disk too, and may use the reserve: it is small, or makes room. */
-const ALWAYS: ReadonlySet<StoreOp> = new Set(["finish", "prune"]);
 
 /** Runs batches on an open database. */
 export class BatchRunner {
@@ -65,10 +63,10 @@ export class BatchRunner {
     return results;
   }
 
-  /** While the reserve is in use, nothing is written but what must be. */
+  /** While the reserve is in use, nothing but ends is written. */
   #runBounded(requests: readonly StoreRequest[]): StoreResult[] {
     if (this.#reserve?.hold() ?? true) return this.#runEndsAgain(requests);
-    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && !ALWAYS.has(op);
+    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && op !== "finish";
     const results = this.#runWrites(requests.filter((request) => !isRefused(request))).values();
     return requests.map((request) => {
       if (isRefused(request)) return { error: toWire(diskFull()) };
