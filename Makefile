@@ -118,7 +118,8 @@ fuzz: $(DEPS) ## Fuzz what parses in ffi/, FUZZ_SECONDS (60) for each target
 	@$(BUN) test/ffi/fuzz/run.ts --seconds=$(FUZZ_SECONDS)
 
 .PHONY: gen
-gen: $(DEPS) ## Write the tables of system call numbers from the installed kernel headers
+gen: $(DEPS) ## Write the tables of system call numbers, and of settings in INSTALL.md
+	@$(BUN) test/gen/settings-table.ts
 	@$(BUN) test/gen/write-syscall-tables.ts
 
 .PHONY: test
@@ -164,7 +165,11 @@ test-cpython: tools $(DEPS) ffi ## Run CPython's own regression tests, inside an
 	@CPRG_CPYTHON=full $(BUN) test ./test/compat/cpython.test.ts
 
 .PHONY: test-long
-test-long: test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+test-long: test-server-long test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+
+.PHONY: test-server-long
+test-server-long: tools build ## Kill the server 50 times under load, then run 10 000 jobs
+	@$(BUN) test/long/run.ts $(TIERS)
 
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results
