@@ -36,7 +36,8 @@ const unknown = names.find((name) => !tiers.some((tier) => tier.name === name));
 if (unknown !== undefined) throw new Error(`No long tier "${unknown}"`);
 const chosen = names.length === 0 ? tiers : tiers.filter(({ name }) => names.includes(name));
 
-const ran = [];
+const ran: object[] = [];
+const failed: string[] = [];
 for (const { name, file, env, timeoutMs } of chosen) {
   console.log(`\n== ${name} ==`);
   const given = Object.fromEntries(
@@ -53,6 +54,7 @@ for (const { name, file, env, timeoutMs } of chosen) {
   });
   const exitCode = await child.exited;
   const seconds = Math.round((Date.now() - startedAt.getTime()) / 1000);
+  if (exitCode !== 0) failed.push(name);
   ran.push({
     name,
     file,
@@ -63,7 +65,6 @@ for (const { name, file, env, timeoutMs } of chosen) {
   });
 }
 writeFileSync(join(import.meta.dir, "latest.json"), `${JSON.stringify(ran, null, 2)}\n`);
-const failed = ran.filter(({ passed }) => !passed).map(({ name }) => name);
 console.log(
   failed.length === 0 ? `${ran.length} long tiers passed` : `failed: ${failed.join(", ")}`,
 );
