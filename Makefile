@@ -14,7 +14,7 @@ VERSION = $(shell node -p 'require("./package.json").version')
 
 # Debian packages that building ffi/ and the tests use.
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
-	python3 git curl libseccomp-dev python3-numpy perl \
+	python3 git curl openssl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps
 
 # What building and booting virtual machines needs besides.
@@ -118,7 +118,8 @@ fuzz: $(DEPS) ## Fuzz what parses in ffi/, FUZZ_SECONDS (60) for each target
 	@$(BUN) test/ffi/fuzz/run.ts --seconds=$(FUZZ_SECONDS)
 
 .PHONY: gen
-gen: $(DEPS) ## Write the tables of system call numbers from the installed kernel headers
+gen: $(DEPS) ## Write the tables of system call numbers, and of settings in INSTALL.md
+	@$(BUN) test/gen/settings-table.ts
 	@$(BUN) test/gen/write-syscall-tables.ts
 
 .PHONY: test
@@ -169,7 +170,11 @@ test-api: tools build ## Fuzz every route at length, and hold 5000 idle WebSocke
 	@CPRG_IDLE_SOCKETS=5000 $(BUN) test ./test/e2e/hostile-clients.test.ts
 
 .PHONY: test-long
-test-long: test-api test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+test-long: test-server-long test-api test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+
+.PHONY: test-server-long
+test-server-long: tools build ## Kill the server 50 times under load, then run 10 000 jobs
+	@$(BUN) test/long/run.ts $(TIERS)
 
 .PHONY: bench
 bench: build ## Measure against floors and peers, side by side; writes test/bench/results

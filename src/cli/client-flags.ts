@@ -26,6 +26,12 @@ export const CLIENT_FLAGS = {
     env: "CPRG_KEY",
     doc: "API key; default: the key file of this user's data directory, for a server on this host",
   },
+  ca: {
+    kind: "text",
+    value: "FILE",
+    env: "CPRG_CA",
+    doc: "Certificates in PEM that a server's must come from, instead of the system's",
+  },
   "data-dir": {
     kind: "text",
     value: "DIR",
@@ -43,6 +49,7 @@ export const JSON_FLAG = {
 export interface ClientFlagValues {
   readonly server: string | undefined;
   readonly key: string | undefined;
+  readonly ca?: string | undefined;
   readonly "data-dir": string | undefined;
 }
 
@@ -55,11 +62,21 @@ export async function serverAccess(
   terminal: Terminal,
 ): Promise<ServerAccess> {
   const url = parseServer(flags.server ?? DEFAULT_SERVER);
-  if (flags.key !== undefined) return { url, key: checkKey(flags.key) };
+  const trust = flags.ca === undefined ? {} : { ca: await readAuthorities(flags.ca) };
+  if (flags.key !== undefined) return { url, key: checkKey(flags.key), ...trust };
   // The key of this host's server is nobody else's business.
-  if (!isLocalServer(url)) return { url, key: null };
+  if (!isLocalServer(url)) return { url, key: null, ...trust };
   const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
-  return { url, key: await readKeyFile(keyFile(dataDir)) };
+  return { url, key: await readKeyFile(keyFile(dataDir)), ...trust };
+}
+
+/** Largest file of certificates, in bytes: those of a whole system have a few hundred KiB. */
+const CA_BYTES_MAX = 4 * 1024 * 1024;
+
+async function readAuthorities(path: string): Promise<string> {
+  const text = await readFile(path, "utf8").catch(() => "");
+  if (text.length <= CA_BYTES_MAX && text.includes("-----BEGIN CERTIFICATE-----")) return text;
+  throw usageError(`Cannot use certificates "${path}": expected a readable PEM file`);
 }
 
 function checkKey(text: string): string {

@@ -5,7 +5,14 @@
  */
 
 import { CprgError } from "../core/errors.ts";
-import { apiUrl, authorization, requestJson, type ServerAccess, unreachable } from "./client.ts";
+import {
+  apiUrl,
+  authorization,
+  requestJson,
+  type ServerAccess,
+  tlsOf,
+  unreachable,
+} from "./client.ts";
 
 /** Characters of events that may wait for a slow reader before the client hangs up. */
 export const STREAM_QUEUE_CHARS_MAX = 8 * 1024 * 1024;
@@ -88,7 +95,10 @@ interface Connection extends AsyncIterable<StreamedEvent> {
 function connect(access: ServerAccess, request: StreamRequest): Connection {
   const path = `${request.path}/stream?from_seq=${request.fromSeq}`;
   const url = apiUrl(access, path).replace(/^http/, "ws");
-  const socket = new WebSocket(url, { headers: authorization(access) });
+  const socket = new WebSocket(url, {
+    headers: authorization(access),
+    ...tlsOf(access),
+  });
   const queue: string[] = [];
   let queuedChars = 0;
   let isOpen = true;

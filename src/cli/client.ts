@@ -21,6 +21,8 @@ export interface ServerAccess {
   readonly url: URL;
   /** Null: none is sent. */
   readonly key: string | null;
+  /** Certificates in PEM, the only ones that are believed; absent: those of the system. */
+  readonly ca?: string;
 }
 
 /** One request. */
@@ -121,6 +123,7 @@ async function fetchAnswer(access: ServerAccess, request: ApiRequest, signal: Ab
       ...(request.body === undefined ? {} : { body: JSON.stringify(request.body) }),
       // A redirect could carry the key to another host.
       redirect: "error",
+      ...tlsOf(access),
       signal,
     });
   } catch (error) {
@@ -167,6 +170,11 @@ export function apiUrl(access: ServerAccess, path: string): string {
   return `${access.url.origin}${base}${path}`;
 }
 
+/** Options of `fetch` and `WebSocket` for a server with a certificate of its own authority. */
+export function tlsOf({ ca }: ServerAccess): { tls?: { ca: string } } {
+  return ca === undefined ? {} : { tls: { ca } };
+}
+
 /** The header that says who asks, if anyone. */
 export function authorization(access: ServerAccess): Record<string, string> {
   return access.key === null ? {} : { Authorization: `Bearer ${access.key}` };
@@ -192,11 +200,19 @@ export function unreachable(access: ServerAccess, cause: unknown): CprgError {
   const why = networkProblem(cause);
   return new CprgError("unavailable", `Cannot reach server "${access.url.href}": ${why}`, {
     reason: UNREACHABLE,
-    hint: isLocalServer(access.url)
-      ? 'Start one with "cprg serve", or name another with --server URL'
-      : "Check the address and that the server runs",
+    hint: isUntrusted(cause)
+      ? "Name the certificate of its authority with --ca FILE or CPRG_CA"
+      : isLocalServer(access.url)
+        ? 'Start one with "cprg serve", or name another with --server URL'
+        : "Check the address and that the server runs",
     cause,
   });
+}
+
+/** Whether the server's certificate was not believed (X509_verify_cert_error_string(3)). */
+function isUntrusted(cause: unknown): boolean {
+  const { code } = cause as NodeJS.ErrnoException;
+  return typeof code === "string" && /CERT|SIGNED|ISSUER/.test(code);
 }
 
 function networkProblem(cause: unknown): string {

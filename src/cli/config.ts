@@ -34,10 +34,12 @@ export interface LoadedConfig {
   /** `[[keys]]` of the file. */
   readonly keys: readonly KeyEntry[];
   readonly warnings: readonly string[];
+  /** Texts that no log may show. */
+  readonly secrets: readonly string[];
 }
 
 /** Variables that are no settings: of client commands, of the file, and of the test suites. */
-const OTHER_VARIABLES = ["CPRG_CONFIG", "CPRG_SERVER", "CPRG_KEY"];
+const OTHER_VARIABLES = ["CPRG_CONFIG", "CPRG_SERVER", "CPRG_KEY", "CPRG_CA"];
 
 /** Flags of these settings, and `--config`. */
 export function settingFlags(names: readonly SettingName[] = SETTING_NAMES): FlagSpecs {
@@ -95,7 +97,15 @@ export async function loadConfig(input: ConfigInput): Promise<LoadedConfig> {
     sources: Object.fromEntries(sources) as LoadedConfig["sources"],
     keys: fileKeys(file.keys),
     warnings: unknownVariables(input.env),
+    secrets: SETTING_NAMES.flatMap((name) => secretTexts(SETTINGS[name], found.get(name)?.value)),
   };
+}
+
+/** The values of a setting that is one, and their parts: `tenant:key` hides the key alone too. */
+function secretTexts({ isSecret }: Setting<unknown>, raw: RawSetting | undefined): string[] {
+  if (isSecret !== true || raw === undefined) return [];
+  const words = typeof raw === "string" ? splitList(raw) : raw.flatMap((part) => splitList(part));
+  return words.flatMap((word) => [word, word.slice(word.indexOf(":") + 1)]);
 }
 
 interface FoundRaw {

@@ -24,6 +24,7 @@ export interface RemoteWishes {
     readonly save: string | undefined;
     readonly out: string | undefined;
     readonly key: string | undefined;
+    readonly ca: string | undefined;
     readonly "data-dir": string | undefined;
   } & ConfigInput["flags"];
   readonly terminal: Terminal;

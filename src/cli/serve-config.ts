@@ -15,6 +15,8 @@ export interface ServerKeys {
   readonly ring: KeyRing;
   /** To be shown once. */
   readonly madeKey: string | null;
+  /** The key of the data directory, where it is in use: no log may show it. */
+  readonly secrets: readonly string[];
 }
 
 /**
@@ -45,10 +47,14 @@ export function checkExposure({ settings, keys }: LoadedConfig): void {
 /** The keys that were configured, else the one of the data directory. */
 export async function serverKeys({ settings, keys }: LoadedConfig): Promise<ServerKeys> {
   const configured = [...settings.apiKeys, ...settings.adminKeys, ...keys];
-  if (configured.length > 0) return { ring: new KeyRing(configured), madeKey: null };
+  if (configured.length > 0) return { ring: new KeyRing(configured), madeKey: null, secrets: [] };
   const own = await openKeyFile(keyFile(settings.dataDir));
   const entry: KeyEntry = { tenant: DEFAULT_TENANT, role: "admin", hash: hashKey(own.key) };
-  return { ring: new KeyRing([entry]), madeKey: own.isNew ? own.key : null };
+  return {
+    ring: new KeyRing([entry]),
+    madeKey: own.isNew ? own.key : null,
+    secrets: [own.key],
+  };
 }
 
 /** `serve --check`. */

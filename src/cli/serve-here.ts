@@ -1,8 +1,11 @@
 /** `cprg serve`: opens everything in order, waits for a signal, closes everything in reverse. */
 
 import { dirname, join } from "node:path";
+import { systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
+import { SecretSet } from "../core/secrets.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
+import { Retention } from "../jobs/retention.ts";
 import { JobService } from "../jobs/service.ts";
 import { Feed } from "../record/feed.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
@@ -25,6 +28,7 @@ import { announce } from "./serve-announce.ts";
 import { checkExposure, printSettings, type ServerKeys, serverKeys } from "./serve-config.ts";
 import { type Address, formatAddress } from "./settings-parse.ts";
 import type { Terminal } from "./terminal.ts";
+import { readTlsFiles, type TlsFiles } from "./tls-files.ts";
 import { VERSION } from "./version.ts";
 
 /** Serves until a signal asks it to stop; returns the exit code. */
@@ -34,9 +38,12 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   const isCheck = flags["check"] === true;
   // First, because it may start the program anew: what was said or opened before would be lost.
   const privileges = isCheck ? fullPrivileges() : await keptPrivileges(settings, terminal);
-  const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now });
+  const secrets = new SecretSet();
+  secrets.hold(config.secrets);
+  const log = jsonLog(terminal.log, { spec: settings.log, now: Date.now, secrets });
   for (const message of warnings) log.scope("config").warn(message);
   checkExposure(config);
+  const tls = await tlsFiles(settings, terminal);
   if (isCheck) {
     await printSettings(config, { json: flags["json"] === true, terminal });
     return EXIT.ok;
@@ -47,7 +54,14 @@ export async function serveHere(flags: ConfigInput["flags"], terminal: Terminal)
   await using stack = new AsyncDisposableStack();
   const { isReduced, capabilities } = privileges;
   log.scope("serve").info("privileges", { reduced: isReduced, capabilities });
-  const parts = await openParts(config, { log, stack, hurried: hurried.promise, privileges });
+  const parts = await openParts(config, {
+    log,
+    stack,
+    hurried: hurried.promise,
+    privileges,
+    tls,
+    secrets,
+  });
   // A closed standard output does not stop a server.
   await announce({ ...parts, terminal }).catch(() => undefined);
   const failure = await Promise.race([asked.promise.then(() => null), parts.storeFailed]);
@@ -80,6 +94,8 @@ interface OpenOptions {
   /** Resolves when nobody wants to wait any more. */
   readonly hurried: Promise<void>;
   readonly privileges: ServerPrivileges;
+  readonly tls: TlsFiles | null;
+  readonly secrets: SecretSet;
 }
 
 /**
@@ -102,8 +118,10 @@ async function keptPrivileges(settings: Settings, terminal: Terminal): Promise<S
 
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
-  const { log, stack, hurried, privileges } = options;
+  const { log, stack, hurried, privileges, tls, secrets } = options;
   const keys = await serverKeys(config);
+  secrets.hold(keys.secrets);
+  if (tls !== null) secrets.hold(tls.key.split("\n").filter((line) => !line.startsWith("-")));
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
@@ -124,6 +142,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     ...shared,
     artifacts,
     languages: engine.languages,
+    secrets,
     log: log.scope("jobs"),
     slots: settings.jobSlots,
     tenantConcurrency: settings.tenantConcurrency,
@@ -135,6 +154,16 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   log.scope("sandboxes").info("recovered", { ...(await sandboxes.start()) });
   const recovered = await service.start({ keepQueued: settings.recoverQueued });
   log.scope("jobs").info("recovered", { ...recovered });
+  const retention = new Retention({
+    store,
+    retentionHours: settings.retentionHours,
+    sweepIntervalMs: settings.sweepIntervalSecs * 1000,
+    onSwept: () => service.pruneArtifacts(),
+    clock: systemClock,
+    log: log.scope("retention"),
+  });
+  retention.start();
+  stack.defer(async () => await retention.stop());
   const server = await startServer({
     hostname: settings.addr.host,
     port: settings.addr.port,
@@ -143,6 +172,8 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     keys: keys.ring,
     engine,
     privileges,
+    allowedHosts: settings.allowedHosts,
+    ...(tls === null ? {} : { tls }),
     log: log.scope("http"),
     version: VERSION,
     ceilings: settings.ceilings,
@@ -159,6 +190,11 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     await Promise.all([service.stop(graceMs), sandboxes.stop(graceMs)]);
   };
   return { keys, engine, service, server, stop, storeFailed: store.failed };
+}
+
+async function tlsFiles(settings: Settings, terminal: Terminal): Promise<TlsFiles | null> {
+  const { tlsCert: certPath, tlsKey: keyPath } = settings;
+  return await readTlsFiles({ certPath, keyPath, uid: terminal.uid, now: Date.now() });
 }
 
 /** @throws CprgError when an address cannot be listened on */

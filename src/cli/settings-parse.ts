@@ -53,6 +53,15 @@ export function isLoopback({ host }: Address): boolean {
   return host === "localhost" || host === "::1" || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
+/** Names of hosts, without ports. */
+export function parseHosts(raw: RawSetting, where: string): readonly string[] {
+  return parseWords(raw).map((word) => {
+    const name = word.toLowerCase();
+    if (name.length <= 253 && /^[a-z0-9_]([a-z0-9_.-]*[a-z0-9])?$/.test(name)) return name;
+    throw refusal(where, word, "expected a host name, such as cprg.example.org");
+  });
+}
+
 /** A path; a relative one starts at the working directory. */
 export function parsePath(raw: RawSetting, where: string): string {
   const text = one(raw, where);

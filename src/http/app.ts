@@ -18,6 +18,7 @@ import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { JOB_ROUTES } from "./job-docs.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
+import { checkOrigin } from "./origin-check.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { countRequests, RequestCounts } from "./request-counts.ts";
 import { requestLog } from "./request-log.ts";
@@ -56,6 +57,8 @@ export interface AppOptions {
   readonly counts?: ServerCounts;
   /** Ceilings of limits for keys without their own. */
   readonly ceilings?: Limits;
+  /** Names that requests may call this server by; without them none is looked at. */
+  readonly allowedHosts?: readonly string[];
   readonly clock?: Clock;
   /** Bounds that tests make small. */
   readonly cancelWaitMs?: number;
@@ -80,6 +83,7 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use(countRequests(requests, (method, path) => findRoute(ROUTES, method, path)?.path ?? null));
   app.use(safeHeaders);
   app.use(withoutBody);
+  if (options.allowedHosts !== undefined) app.use(checkOrigin(options.allowedHosts));
   app.route("/", openRoutes(status));
   app.route("/", descriptionRoutes(ROUTES, version));
   app.use("/v1/*", requireKey(keys));

@@ -15,8 +15,10 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   LENGTH_REQUIRED: 411,
   BODY_TOO_LARGE: 413,
   UNSUPPORTED_MEDIA_TYPE: 415,
+  HOST_NOT_ALLOWED: 421,
   IDEMPOTENCY_KEY_REUSED: 422,
   UPGRADE_REQUIRED: 426,
+  STORE_UNWRITABLE: 503,
   DISK_FULL: 507,
 };
 
@@ -32,6 +34,7 @@ const TITLES: Readonly<Record<number, string>> = {
   411: "Length Required",
   413: "Content Too Large",
   415: "Unsupported Media Type",
+  421: "Misdirected Request",
   422: "Unprocessable Content",
   426: "Upgrade Required",
   429: "Too Many Requests",

@@ -28,6 +28,8 @@ export interface ServerOptions extends AppOptions {
   readonly hostname: string;
   /** 0: any free one. */
   readonly port: number;
+  /** In PEM; without it HTTP is served in the clear. */
+  readonly tls?: { readonly cert: string; readonly key: string };
 }
 
 /** A server that listens. */
@@ -68,7 +70,7 @@ interface Parts {
 }
 
 function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
-  const { hostname, port } = options;
+  const { hostname, port, tls } = options;
   try {
     return Bun.serve<JobStream>({
       hostname,
@@ -78,6 +80,7 @@ function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
       development: false,
       // `development: false` alone switches it on, and another process could share the port.
       reusePort: false,
+      ...(tls === undefined ? {} : { tls }),
       fetch: (request, server) => app.fetch(request, { listener: listenerOf(server) }),
       websocket: {
         maxPayloadLength: STREAM_MESSAGE_BYTES_MAX,

@@ -7,6 +7,7 @@ import type { Clock } from "../core/clock.ts";
 import type { Job } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
+import type { SecretSet } from "../core/secrets.ts";
 import type { ExecLease, ExecProvider, Reservation } from "../provider/contract.ts";
 import { neverRan, outcomeError, setupReason } from "../record/failed-outcome.ts";
 import type { Feed } from "../record/feed.ts";
@@ -41,6 +42,8 @@ export interface QueueOptions {
   readonly tenantConcurrency: number;
   readonly clock: Clock;
   readonly log: Log;
+  /** Where values of jobs' variables are held, so that no log shows them. */
+  readonly secrets?: SecretSet;
   /** Descriptors that can still be opened. */
   freeDescriptors(): number;
   /** Called after every terminal commit: wakes readers and those who wait. */
@@ -54,6 +57,8 @@ interface Slot {
   readonly tenant: string;
   readonly stop: StopSwitch;
   state: "admission" | "running";
+  /** Until the end is stored. */
+  secrets: Disposable | null;
 }
 
 /** Why a queued job does not run yet. */
@@ -167,7 +172,12 @@ export class JobQueue {
   async #takeOne(): Promise<boolean> {
     const job = await this.#options.jobs.next(this.#busyTenants());
     if (job === null || !this.#isOpen || !this.#hasDescriptors()) return false;
-    const slot: Slot = { tenant: job.tenant, stop: new StopSwitch(), state: "admission" };
+    const slot: Slot = {
+      tenant: job.tenant,
+      stop: new StopSwitch(),
+      state: "admission",
+      secrets: null,
+    };
     this.#slots.set(job.id, slot);
     this.#track(this.#drive(job, slot));
     return true;
@@ -209,6 +219,8 @@ export class JobQueue {
       this.#options.log.error("job not started", { job_id: job.id, error });
       this.#slots.delete(job.id);
       this.#wakeLater();
+    } finally {
+      slot.secrets?.[Symbol.dispose]();
     }
   }
 
@@ -246,6 +258,7 @@ export class JobQueue {
     try {
       const spec = await jobs.spec(job.id);
       if (spec === null) throw new Error(`job ${job.id} has no spec`);
+      slot.secrets = this.#options.secrets?.hold(Object.values(spec.env)) ?? null;
       const append = (drafts: Parameters<Feed["append"]>[1]) =>
         feed.append(`job:${job.id}`, drafts);
       const { stop } = slot;

@@ -10,6 +10,7 @@ import { isId, newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import { isTerminal, type Status } from "../core/reasons.ts";
+import type { SecretSet } from "../core/secrets.ts";
 import type { ExecProvider } from "../provider/contract.ts";
 import { exportLog } from "../record/export.ts";
 import { neverRan } from "../record/failed-outcome.ts";
@@ -49,6 +50,8 @@ export interface JobServiceOptions {
   /** Id of this instance of the server. */
   readonly instance: string;
   readonly log: Log;
+  /** Where values of jobs' variables are held while the jobs run here. */
+  readonly secrets?: SecretSet;
   readonly clock?: Clock;
   readonly slots?: number;
   readonly tenantConcurrency?: number;
@@ -93,7 +96,8 @@ export class JobService {
     this.#clock = options.clock ?? systemClock;
     this.#slots = options.slots ?? JOB_SLOTS_DEFAULT;
     this.#tenantConcurrency = options.tenantConcurrency ?? TENANT_CONCURRENCY_DEFAULT;
-    const { store, feed, provider, languages, instance, log, finishRetryMs, artifacts } = options;
+    const { store, feed, provider, languages, instance, log, secrets } = options;
+    const { finishRetryMs, artifacts } = options;
     this.#queue = new JobQueue({
       jobs: store.jobs,
       feed,
@@ -106,6 +110,7 @@ export class JobService {
       tenantConcurrency: this.#tenantConcurrency,
       freeDescriptors: options.freeDescriptors ?? freeDescriptors,
       onTerminal: (job) => this.#onTerminal(job),
+      ...(secrets === undefined ? {} : { secrets }),
       ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
       ...(artifacts === undefined ? {} : { artifacts }),
     });

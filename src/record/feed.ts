@@ -77,6 +77,7 @@ export class Feed {
     const topic = this.#join(subject);
     try {
       let next = fromSeq;
+      let hasRead = false;
       while (!signal.aborted) {
         // Taken before the read: whatever is committed after it ends the wait below.
         const version = topic.version;
@@ -84,7 +85,7 @@ export class Feed {
         const page = tail ?? (await this.#events.read(subject, next, PAGE));
         const last = page.at(-1);
         if (last === undefined) {
-          if (tail === null && (await this.#hasEnded(subject, next))) return;
+          if (tail === null && (await this.#hasEnded(subject, { next, hasRead }))) return;
           await topic.changed(version, signal);
           continue;
         }
@@ -92,16 +93,21 @@ export class Feed {
         yield page;
         if (isTerminalLine(last.line)) return;
         next = last.seq + 1;
+        hasRead = true;
       }
     } finally {
       this.#leave(subject, topic);
     }
   }
 
-  /** Whether a reader stands behind the end of a log that can grow no more. */
-  async #hasEnded(subject: Subject, next: number): Promise<boolean> {
+  /** Whether a reader stands behind the end of a log that can grow no more, or was removed. */
+  async #hasEnded(
+    subject: Subject,
+    { next, hasRead }: { readonly next: number; readonly hasRead: boolean },
+  ): Promise<boolean> {
     const head = await this.#events.head(subject);
-    return head?.complete === true && head.count < next;
+    if (head === null) return hasRead;
+    return head.complete && head.count < next;
   }
 
   #checkRoom(): void {

@@ -11,13 +11,14 @@ import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteExecs } from "./sqlite-execs.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
+import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
 /** Ends, which may use the reserve. */
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
-  ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec"] as const),
+  ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
   ...ENDS,
 ]);
 
@@ -26,6 +27,7 @@ export class BatchRunner {
   readonly #db: Database;
   readonly #reserve: Pick<SpaceReserve, "hold" | "release"> | null;
   readonly #events: SqliteEvents;
+  readonly #pruning: SqlitePruning;
   readonly #handlers: StoreHandlers;
   #commits = 0;
   #requests = 0;
@@ -39,6 +41,7 @@ export class BatchRunner {
     const jobs = new SqliteJobs(db, events);
     const sandboxes = new SqliteSandboxes(db);
     const execs = new SqliteExecs(db, events);
+    this.#pruning = new SqlitePruning(db, events);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -65,6 +68,7 @@ export class BatchRunner {
       listExecs: (query) => execs.list(query),
       finishExec: ({ id, outcome, at }) => execs.finish(id, outcome, at),
       orphanExecs: ({ livingInstances }) => execs.orphans(livingInstances),
+      prune: ({ before }) => this.#pruning.step(before),
       check: () => this.#check(),
       stats: () => ({
         commits: this.#commits,
@@ -79,6 +83,7 @@ export class BatchRunner {
     const results = requests.some(({ op }) => WRITES.has(op))
       ? this.#runBounded(requests)
       : requests.map((request) => this.#attempt(request));
+    if (requests.some(({ op }) => op === "prune")) this.#pruning.checkpoint();
     this.#requests += requests.length;
     return results;
   }

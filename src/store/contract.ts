@@ -191,12 +191,29 @@ export interface ExecStore {
   orphans(livingInstances: readonly string[]): Promise<readonly ExecRecord[]>;
 }
 
+/** What one step of {@link Store.prune} did. */
+export interface Pruned {
+  /** Runs that are gone, with all that was kept of them but the rest of their lines. */
+  readonly runs: number;
+  /** Lines of their logs that are gone. */
+  readonly events: number;
+  /** Nothing is left to remove, and the file is as small as it gets. */
+  readonly isDone: boolean;
+}
+
 /** Everything that is kept. */
 export interface Store {
   readonly jobs: JobStore;
   readonly sandboxes: SandboxStore;
   readonly execs: ExecStore;
   readonly events: EventLog;
+  /**
+   * One bounded step of removing runs that ended before a time. What is removed is not found any
+   * more; heads of tenants' chains stay, so that what is kept can still be verified.
+   *
+   * @param before milliseconds since 1970
+   */
+  prune(before: number): Promise<Pruned>;
   /**
    * Looks whether jobs and events can be written now.
    *

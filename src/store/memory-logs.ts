@@ -48,6 +48,13 @@ export class MemoryLogs {
     return this.#logs.get(subject)?.head ?? null;
   }
 
+  /** Returns how many lines the log had. */
+  remove(subject: Subject): number {
+    const lines = this.#logs.get(subject)?.lines.length ?? 0;
+    this.#logs.delete(subject);
+    return lines;
+  }
+
   clear(): void {
     this.#logs.clear();
     this.#chains.clear();

@@ -4,13 +4,16 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EarlierRequest, JobPage, JobQuery, OnceRequest, Store } from "./contract.ts";
+import type { EarlierRequest, JobPage, JobQuery, OnceRequest, Pruned, Store } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { byAge, checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { endsOutsideFinish, finishedDraft } from "./log-lines.ts";
 import { MemoryExecs } from "./memory-execs.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
+
+/** Runs that one step of pruning removes. */
+const PRUNE_STEP_RUNS = 8;
 
 /** A store in memory. Closing it forgets everything. */
 export function memoryStore(): Store {
@@ -56,6 +59,7 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
+    prune: async (before) => jobs.prune(before),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -173,6 +177,17 @@ class MemoryJobs {
     return this.#all()
       .filter((job) => job.status === "running" && !living.has(job.owner?.instance ?? ""))
       .sort(byAge);
+  }
+
+  prune(before: number): Pruned {
+    const ended = this.#all().filter(({ finishedAt }) => (finishedAt ?? before) < before);
+    const step = ended.slice(0, PRUNE_STEP_RUNS);
+    let events = 0;
+    for (const { id } of step) {
+      this.#jobs.delete(id);
+      events += this.#logs.remove(`job:${id}`);
+    }
+    return { runs: step.length, events, isDone: step.length === ended.length };
   }
 
   clear(): void {

@@ -144,8 +144,13 @@ INSERT OR IGNORE INTO job_labels
   FROM jobs, json_each(jobs.labels) AS label;
 `;
 
+/** Finds what is past its retention without a look at the rest. */
+const ENDED_BY_AGE = `
+CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
+`;
+
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES, REQUESTS_AND_LABELS];
+export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES, REQUESTS_AND_LABELS, ENDED_BY_AGE];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

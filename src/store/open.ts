@@ -87,6 +87,7 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
       orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
     },
+    prune: (before) => link.call("prune", { before }),
     check: async () => {
       await link.call("check", null);
     },

@@ -18,6 +18,7 @@ import type {
   JobQuery,
   LogHead,
   OnceRequest,
+  Pruned,
   SandboxPage,
   SandboxQuery,
   TimedDraft,
@@ -111,6 +112,7 @@ export interface StoreOps {
     input: { readonly livingInstances: readonly string[] };
     output: readonly ExecRecord[];
   };
+  prune: { input: { readonly before: number }; output: Pruned };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };
 }

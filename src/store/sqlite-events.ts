@@ -78,6 +78,11 @@ export class SqliteEvents {
     this.#addedRows = 0;
   }
 
+  /** Drops what is remembered of a log that was removed or renamed. */
+  forget(subject: Subject): void {
+    this.#open.delete(subject);
+  }
+
   /** Starts to note what changes, so that {@link forgetChanges} can undo it. */
   noteChanges(): void {
     this.#touched.clear();

@@ -36,8 +36,8 @@ export function fromWire(wire: WireError): CprgError {
  */
 export function fromSqlite(error: unknown, path?: string): CprgError {
   const code = sqliteCode(error);
-  if (code === null) return CprgError.from(error, "use store");
   const store = path === undefined ? "the store" : `the store "${path}"`;
+  if (code === null) return fromErrno(error, store) ?? CprgError.from(error, "use store");
   if (code === "SQLITE_FULL" || code === "SQLITE_IOERR_SHMSIZE") {
     return diskFull(store, error);
   }
@@ -48,11 +48,7 @@ export function fromSqlite(error: unknown, path?: string): CprgError {
     });
   }
   if (code.startsWith("SQLITE_CANTOPEN") || code.startsWith("SQLITE_READONLY")) {
-    return new CprgError("failed_precondition", `Cannot use ${store}: no way to write its file`, {
-      reason: "STORE_UNWRITABLE",
-      hint: "The data directory and its files must be writable for this user",
-      cause: error,
-    });
+    return unwritable(store, error);
   }
   if (code === "SQLITE_NOTADB" || code.startsWith("SQLITE_CORRUPT")) {
     return new CprgError("data_loss", `Cannot use ${store}: its file is damaged or no database`, {
@@ -65,6 +61,22 @@ export function fromSqlite(error: unknown, path?: string): CprgError {
   return new CprgError("internal", `Cannot use ${store}: ${message}`, {
     reason: code,
     cause: error,
+  });
+}
+
+/** Failures of the calls beside SQLite's, such as chmod(2); null for what says nothing of the disk. */
+function fromErrno(error: unknown, store: string): CprgError | null {
+  const code = error instanceof Error && "code" in error ? error.code : null;
+  if (code === "EROFS" || code === "EACCES" || code === "EPERM") return unwritable(store, error);
+  if (code === "ENOSPC" || code === "EDQUOT") return diskFull(store, error);
+  return null;
+}
+
+function unwritable(store: string, cause: unknown): CprgError {
+  return new CprgError("failed_precondition", `Cannot use ${store}: no way to write its file`, {
+    reason: "STORE_UNWRITABLE",
+    hint: "The data directory and its files must be writable for this user",
+    cause,
   });
 }
 

@@ -85,6 +85,7 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       finish: (...args) => call(({ execs }) => execs.finish(...args)),
       orphans: (...args) => call(({ execs }) => execs.orphans(...args)),
     },
+    prune: (...args) => call((opened) => opened.prune(...args)),
     check: () => call((opened) => opened.check()),
     close: () => store.close(),
     [Symbol.asyncDispose]: async () => {

@@ -65,6 +65,7 @@ export const run = defineCommand({
     out: { kind: "text", value: "DIR", doc: "Copies what is left in /workspace/out to DIR" },
     server: { ...CLIENT_FLAGS.server, doc: "Runs it on this server; empty: here" },
     key: CLIENT_FLAGS.key,
+    ca: CLIENT_FLAGS.ca,
     ...engineFlags(),
     "data-dir": CLIENT_FLAGS["data-dir"],
   },

@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { jsonLog, LOG_LINE_LENGTH_MAX, LOG_LINES_MAX } from "../../../src/cli/log-json.ts";
 import type { ByteSink } from "../../../src/cli/terminal.ts";
 import { CprgError } from "../../../src/core/errors.ts";
+import { SecretSet } from "../../../src/core/secrets.ts";
 
 const spec = { level: "info", byScope: { http: "debug", store: "error" } } as const;
 
@@ -77,4 +78,29 @@ test("jsonLog() keeps a bounded number of lines for a reader that does not read"
   await release();
   expect(lines).toHaveLength(LOG_LINES_MAX + 1);
   expect(JSON.parse(lines.at(-1) ?? "")).toMatchObject({ message: "records lost", lost: 5 });
+});
+
+test("jsonLog() shows no secret, wherever it stands and whatever encoded it", () => {
+  const { sink, lines } = heldSink();
+  const secrets = new SecretSet();
+  const secret = 'nasty "secret"\nof é';
+  secrets.hold([secret]);
+  const log = jsonLog(sink, { spec, now: () => 0, secrets }).scope("x");
+  const cause = new Error(`cause: ${encodeURIComponent(secret)}`);
+  log.error(`message ${secret}`, {
+    plain: secret,
+    [secret]: { deep: [`\\${secret}`, JSON.stringify({ secret })] },
+    base64: Buffer.from(`user:${secret}`).toString("base64"),
+    error: new CprgError("internal", `it broke: ${secret}`, { cause }),
+    stack: Object.assign(new Error("x"), { stack: `at ${secret}` }),
+  });
+  log.error(secret, { long: "x".repeat(LOG_LINE_LENGTH_MAX) });
+  const loop: Record<string, unknown> = { secret };
+  loop["self"] = loop;
+  log.error(secret, loop);
+  const bytes = Buffer.from(lines.join(""));
+  const parts = ["nasty", "of é", "nasty%20", Buffer.from("nasty ").toString("base64")];
+  for (const part of parts) expect(bytes.includes(part)).toBe(false);
+  expect(lines).toHaveLength(3);
+  for (const line of lines) expect(JSON.parse(line).message).toContain("[redacted]");
 });

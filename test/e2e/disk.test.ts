@@ -1,0 +1,138 @@
+// A server whose disk is full or read-only: clear refusals, ends with a reason, then normal again.
+
+import { expect } from "bun:test";
+import { closeSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
+import { requireHost } from "../helpers/host.ts";
+import { call, makeHome } from "./cprg.ts";
+import { type Serving, serve } from "./server.ts";
+import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
+import { until } from "./until.ts";
+
+const { test } = requireHost({
+  root: true,
+  cgroup: true,
+  programs: ["unshare", "nsenter", "mount"],
+});
+
+const key = "a-key-for-a-small-disk-0123456789";
+const quick = { language: "python", code: "print(6*7)" };
+/** Writes for as long as it is let. */
+const chatty = {
+  argv: ["/bin/sh", "-c", "while :; do head -c 8000 /dev/urandom | base64; sleep 0.02; done"],
+  limits: { wall_seconds: 120, output_kb: 65_536 },
+};
+
+async function json(response: Response): Promise<Record<string, unknown>> {
+  return (await response.json()) as Record<string, unknown>;
+}
+
+async function post(server: Serving): Promise<Response> {
+  return await server.request("/v1/jobs", { method: "POST", body: JSON.stringify(quick) });
+}
+
+async function result(server: Serving, id: string): Promise<Record<string, unknown>> {
+  return await json(await server.request(`/v1/jobs/${id}/result?wait_seconds=60`));
+}
+
+/** Takes every byte that is left. */
+function fill(disk: SmallDisk): void {
+  const file = openSync(disk.path("ballast"), "a");
+  try {
+    for (const size of [65_536, 4096]) {
+      try {
+        for (;;) writeSync(file, new Uint8Array(size));
+      } catch {}
+    }
+  } finally {
+    closeSync(file);
+  }
+}
+
+test("a full disk: new jobs 507, the running one ends with its reason, and then all is well again", async () => {
+  using home = makeHome();
+  await using disk = await mountSmallDisk(home, 12);
+  await using server = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
+  const before = await server.submit(quick);
+  expect(await result(server, before)).toMatchObject({ status: "succeeded", stdout: "42\n" });
+  const running = await server.submit(chatty);
+  await until(
+    async () =>
+      (await json(await server.request(`/v1/jobs/${running}`)))["status"] === "running"
+        ? true
+        : null,
+    { what: "the job runs" },
+  );
+  fill(disk);
+
+  expect(await result(server, running)).toMatchObject({ status: "error", reason: "disk_full" });
+  const refused = await until(
+    async () => {
+      const response = await post(server);
+      return response.status === 201 ? null : response;
+    },
+    { what: "a refusal" },
+  );
+  expect(refused.status).toBe(507);
+  expect(await json(refused)).toMatchObject({
+    status: 507,
+    title: "Insufficient Storage",
+    code: "resource_exhausted",
+    reason: "DISK_FULL",
+    hint: expect.stringContaining("Free space"),
+    request_id: expect.any(String),
+  });
+  const health = await server.request("/healthz");
+  expect([health.status, (await json(health))["reason"]]).toEqual([503, "DISK_FULL"]);
+  // What is there can still be read.
+  expect(await result(server, before)).toMatchObject({ stdout: "42\n" });
+
+  rmSync(disk.path("ballast"));
+  const { bsize, bavail } = statfsSync(disk.path("."));
+  expect(bsize * bavail).toBeGreaterThan(1024 * 1024);
+  expect((await server.request("/healthz")).status).toBe(200);
+  const after = await server.submit(quick);
+  expect(await result(server, after)).toMatchObject({ status: "succeeded", stdout: "42\n" });
+  expect(await server.stop()).toBe(0);
+
+  await using again = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
+  for (const id of [before, running, after]) {
+    const log = await fetch(`${again.url}/v1/jobs/${id}/replay`, {
+      headers: { Authorization: `Bearer ${key}`, Accept: "application/x-ndjson" },
+    });
+    const verified = await call(["verify", "-", "--key", disk.path("signing-key.pub.pem")], {
+      env: home.env,
+      stdin: await log.text(),
+    });
+    expect(verified).toMatchObject({ code: 0 });
+  }
+  expect(await again.stop()).toBe(0);
+}, 120_000);
+
+test("a read-only disk: the server says so and does not start; then it starts and has everything", async () => {
+  using home = makeHome();
+  await using disk = await mountSmallDisk(home, 12);
+  const options = { shell: disk.shell, env: { CPRG_API_KEYS: key } };
+  let id = "";
+  {
+    await using server = await serve(home, options);
+    id = await server.submit(quick);
+    await result(server, id);
+    // Nobody can make it read-only beneath a server that has its files open (mount(2), EBUSY).
+    expect(await disk.remount("ro")).not.toBe(0);
+    expect((await post(server)).status).toBe(201);
+    expect(await server.stop()).toBe(0);
+  }
+  expect(await disk.remount("ro")).toBe(0);
+  const refused = await call(["serve", "--addr", "127.0.0.1:0"], {
+    env: { ...home.env, ...options.env },
+    shell: disk.shell,
+  });
+  expect([refused.code, refused.out]).toEqual([2, ""]);
+  expect(refused.err).toContain(home.dataDir);
+  expect(refused.err).toContain("no way to write");
+  expect(await disk.remount("rw")).toBe(0);
+  await using server = await serve(home, options);
+  expect(await result(server, id)).toMatchObject({ status: "succeeded", stdout: "42\n" });
+  expect((await post(server)).status).toBe(201);
+  expect(await server.stop()).toBe(0);
+});

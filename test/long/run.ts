@@ -1,0 +1,71 @@
+// What takes too long for `make test`, each a suite of its own with more rounds. Says what ran, and
+// writes it to test/long/latest.json.
+//   bun test/long/run.ts [NAME…]
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+interface Tier {
+  readonly name: string;
+  readonly file: string;
+  /** How much of it; a variable that is set already wins. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+}
+
+const minute = 60_000;
+
+const tiers: readonly Tier[] = [
+  {
+    name: "crash",
+    file: "test/e2e/crash.test.ts",
+    env: { CPRG_CRASH_ROUNDS: "50" },
+    timeoutMs: 30 * minute,
+  },
+  {
+    name: "load",
+    file: "test/e2e/load.test.ts",
+    env: { CPRG_LOAD_JOBS: "10000" },
+    timeoutMs: 75 * minute,
+  },
+];
+
+const root = join(import.meta.dir, "../..");
+const names = process.argv.slice(2);
+const unknown = names.find((name) => !tiers.some((tier) => tier.name === name));
+if (unknown !== undefined) throw new Error(`No long tier "${unknown}"`);
+const chosen = names.length === 0 ? tiers : tiers.filter(({ name }) => names.includes(name));
+
+const ran: object[] = [];
+const failed: string[] = [];
+for (const { name, file, env, timeoutMs } of chosen) {
+  console.log(`\n== ${name} ==`);
+  const given = Object.fromEntries(
+    Object.entries(env).map(([variable, value]) => [variable, process.env[variable] ?? value]),
+  );
+  const startedAt = new Date();
+  const child = Bun.spawn([process.execPath, "test", `./${file}`], {
+    cwd: root,
+    env: { ...process.env, ...given, CPRG_TEST_MUST_RUN: "1" },
+    stdout: "inherit",
+    stderr: "inherit",
+    timeout: timeoutMs,
+    killSignal: "SIGKILL",
+  });
+  const exitCode = await child.exited;
+  const seconds = Math.round((Date.now() - startedAt.getTime()) / 1000);
+  if (exitCode !== 0) failed.push(name);
+  ran.push({
+    name,
+    file,
+    env: given,
+    at: startedAt.toISOString(),
+    seconds,
+    passed: exitCode === 0,
+  });
+}
+writeFileSync(join(import.meta.dir, "latest.json"), `${JSON.stringify(ran, null, 2)}\n`);
+console.log(
+  failed.length === 0 ? `${ran.length} long tiers passed` : `failed: ${failed.join(", ")}`,
+);
+process.exitCode = failed.length === 0 ? 0 : 1;
