@@ -24,7 +24,7 @@ jobs -p | wc -l
 {
   kill %1 %2
   wait %1 %2 || [ $? -gt 128 ]
-  (trap 'echo term; exit 7' TERM; : >ready; while :; do sleep 0.01; done) &
+  (trap 'echo term; exit 7' TERM; : >ready; while :; do :; done) &
   until [ -e ready ]; do sleep 0.01; done
   kill %%
   wait $! || [ $? -eq 7 ]
