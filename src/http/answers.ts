@@ -12,17 +12,20 @@ const count = z.int().min(0);
 const time = z.iso.datetime({ precision: 3 });
 const id = z.uuid();
 
-const limits = z.strictObject(
+/** All limits, in force. */
+export const limits = z.strictObject(
   Object.fromEntries(LIMIT_NAMES.map((name) => [name, z.number()])),
 ) as unknown as z.ZodType<Limits>;
 
-const usage: z.ZodType<Usage> = z.strictObject({
+/** What a run used. */
+export const usage: z.ZodType<Usage> = z.strictObject({
   cpu_ms: z.number(),
   memory_peak_bytes: z.number().nullable(),
   pids_peak: z.number().nullable(),
 });
 
-const failure = z
+/** Why a run could not be. */
+export const failure = z
   .strictObject({ message: text, step: text.exactOptional(), hint: text.exactOptional() })
   .describe("Why it could not run.");
 
@@ -66,7 +69,8 @@ export const batch = z.strictObject({
   jobs: z.array(z.union([job, problem])).describe("A job or a problem each, in order."),
 });
 
-const nextCursor = text.nullable().describe("Null on the last page.");
+/** Where the next page begins. */
+export const nextCursor = text.nullable().describe("Null on the last page.");
 
 /** A page of jobs. */
 export const jobList = z.strictObject({ jobs: z.array(job), next_cursor: nextCursor });
@@ -85,10 +89,8 @@ const limitHit: z.ZodType<LimitHit> = z.strictObject({
   sampled: z.boolean(),
 });
 
-/** What a job did, with its output. */
-export const result: z.ZodType<ResultView> = z.strictObject({
-  job_id: id,
-  status: z.enum(STATUSES),
+/** What any run did, with its output. */
+export const resultFields = {
   exit_code: z.int().nullable(),
   signal: text.nullable(),
   reason: z.enum(REASONS).nullable(),
@@ -102,6 +104,13 @@ export const result: z.ZodType<ResultView> = z.strictObject({
   truncated: z.boolean(),
   violations: z.array(violation),
   limits_hit: z.array(limitHit),
+};
+
+/** What a job did, with its output. */
+export const result: z.ZodType<ResultView> = z.strictObject({
+  job_id: id,
+  status: z.enum(STATUSES),
+  ...resultFields,
 });
 
 /** A line of a log. */

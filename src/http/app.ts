@@ -39,10 +39,16 @@ import {
   statusRoutes,
 } from "./routes/status.ts";
 import { STREAMS_MAX, STREAMS_TENANT_MAX, StreamPlaces, streamRoutes } from "./routes/stream.ts";
+import { EXEC_ROUTES, SANDBOX_ROUTES } from "./sandbox-docs.ts";
 import { SERVER_ROUTES } from "./server-docs.ts";
 
 /** Every route of the app: one without a description here cannot be, which a test makes sure of. */
-export const ROUTES: readonly RouteDoc[] = [...SERVER_ROUTES, ...JOB_ROUTES];
+export const ROUTES: readonly RouteDoc[] = [
+  ...SERVER_ROUTES,
+  ...JOB_ROUTES,
+  ...SANDBOX_ROUTES,
+  ...EXEC_ROUTES,
+];
 
 /** What an app works with. */
 export interface AppOptions {

@@ -4,6 +4,8 @@ import { z } from "zod";
 import * as answers from "./answers.ts";
 import { type Parameters, parameterSchema } from "./parameters.ts";
 import type { AnswerDoc, RouteDoc } from "./route-doc.ts";
+import * as sandboxAnswers from "./sandbox-answers.ts";
+import * as sandboxSchemas from "./sandbox-schemas.ts";
 import * as schemas from "./schemas.ts";
 
 /** A JSON object. */
@@ -28,6 +30,16 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   Result: answers.result,
   Replay: answers.replay,
   FileList: answers.fileList,
+  SandboxRequest: sandboxSchemas.sandboxBody,
+  ExecRequest: sandboxSchemas.execBody,
+  SignalRequest: sandboxSchemas.signalBody,
+  SizeRequest: sandboxSchemas.sizeBody,
+  Sandbox: sandboxAnswers.sandbox,
+  SandboxList: sandboxAnswers.sandboxList,
+  Exec: sandboxAnswers.exec,
+  ExecList: sandboxAnswers.execList,
+  ExecResult: sandboxAnswers.execResult,
+  ExecReplay: sandboxAnswers.execReplay,
   LanguageList: answers.languageList,
   Status: answers.serverStatus,
   Health: answers.health,
@@ -73,7 +85,7 @@ export function openApi(
 }
 
 function operation(route: RouteDoc, refs: SchemaRefs): JsonObject {
-  const { summary, description, tag, access, body } = route;
+  const { summary, description, tag, access } = route;
   return {
     operationId: operationId(route),
     tags: [tag],
@@ -82,16 +94,19 @@ function operation(route: RouteDoc, refs: SchemaRefs): JsonObject {
     security: access === "none" ? [] : [{ key: [] }],
     ...(access === "admin" ? { "x-admin": true } : {}),
     parameters: parametersOf(route),
-    ...(body === undefined
-      ? {}
-      : {
-          requestBody: {
-            required: true,
-            content: { "application/json": { schema: refs.of(body) } },
-          },
-        }),
+    ...requestBody(route, refs),
     responses: responses(route, refs),
   };
+}
+
+/** Bytes may be none, and have no schema. */
+function requestBody({ body, bytes }: RouteDoc, refs: SchemaRefs): JsonObject {
+  if (body !== undefined) {
+    const content = { "application/json": { schema: refs.of(body) } };
+    return { requestBody: { required: true, content } };
+  }
+  if (bytes === undefined) return {};
+  return { requestBody: { content: Object.fromEntries(bytes.map((type) => [type, {}])) } };
 }
 
 /** `get_v1_jobs_id_result`. */

@@ -35,11 +35,14 @@ function wholeNumber({ min, max, default: value }: NumberRange) {
   return digits.transform(Number).pipe(number).default(value);
 }
 
-function decimal({ min, max, default: value }: NumberRange) {
+function decimal({ min, max }: Pick<NumberRange, "min" | "max">) {
   const number = z.number().min(min).max(max);
   const digits = z.string().regex(/^\d{1,16}(?:\.\d{1,6})?$/);
-  return digits.transform(Number).pipe(number).default(value);
+  return digits.transform(Number).pipe(number);
 }
+
+const cursor = z.string().optional().describe("`next_cursor` of the page before.");
+const waitSeconds = decimal({ min: 0, max: WAIT_SECONDS_MAX });
 
 const fromSeq = wholeNumber({ min: 1, max: Number.MAX_SAFE_INTEGER, default: 1 }).describe(
   "The first event wanted.",
@@ -50,7 +53,7 @@ export const listParameters = {
   limit: wholeNumber({ min: 1, max: LIST_LIMIT_MAX, default: LIST_LIMIT_DEFAULT }).describe(
     "Jobs on a page.",
   ),
-  cursor: z.string().optional().describe("`next_cursor` of the page before."),
+  cursor,
   status: z.enum(STATUSES).optional(),
   language: z.string().optional(),
   label: z
@@ -62,9 +65,7 @@ export const listParameters = {
 
 /** Of `GET /v1/jobs/{id}/result`. */
 export const resultParameters = {
-  wait_seconds: decimal({ min: 0, max: WAIT_SECONDS_MAX, default: WAIT_SECONDS_DEFAULT }).describe(
-    "How long to wait for the end.",
-  ),
+  wait_seconds: waitSeconds.default(WAIT_SECONDS_DEFAULT).describe("How long to wait for the end."),
 };
 
 /** Of `GET /v1/jobs/{id}/replay`. */
@@ -78,6 +79,57 @@ export const replayParameters = {
 
 /** Of what follows a log. */
 export const followParameters = { from_seq: fromSeq };
+
+/** Of `GET /v1/sandboxes/{id}/execs`. */
+export const execListParameters = {
+  limit: wholeNumber({ min: 1, max: LIST_LIMIT_MAX, default: LIST_LIMIT_DEFAULT }).describe(
+    "Entries on a page.",
+  ),
+  cursor,
+};
+
+/** Of `GET /v1/sandboxes`. */
+export const sandboxListParameters = {
+  ...execListParameters,
+  status: z.enum(["open", "any"]).default("open"),
+};
+
+/** Of `POST /v1/sandboxes/{id}/execs`. */
+export const startParameters = {
+  wait_seconds: waitSeconds
+    .optional()
+    .describe(
+      `How long to wait for the end: ${WAIT_SECONDS_DEFAULT}, or 0 with stdin_open or tty, when nothing is said.`,
+    ),
+};
+
+/** Of `POST /v1/execs/{id}/input`. */
+export const eofParameters = {
+  eof: z.enum(["true"]).optional().describe("Nothing comes after this."),
+};
+
+/** Of `GET /v1/sandboxes/{id}/files/{path}`. */
+export const getFileParameters = {
+  format: z.enum(["tar", "file"]).optional().describe("In place of Accept."),
+};
+
+/** Of `PUT /v1/sandboxes/{id}/files/{path}`. */
+export const putFileParameters = {
+  mode: z
+    .string()
+    .regex(/^0?[0-7]{3}$/)
+    .optional()
+    .describe("Permission bits of a file in octal digits, 644 when nothing is said.")
+    .meta({ examples: ["755", "0600"] }),
+  merge: z
+    .enum(["true", "false"])
+    .optional()
+    .describe("Of a tar: into the directory that is there, entry by entry."),
+  links: z
+    .enum(["inside", "any"])
+    .optional()
+    .describe("Of a tar: where its links may lead, nowhere but inside it when nothing is said."),
+};
 
 /**
  * The parameters of a request.

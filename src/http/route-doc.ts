@@ -3,10 +3,14 @@
 import type { z } from "zod";
 import type { Parameters } from "./parameters.ts";
 
+/** Media types of what is no JSON: bytes as they are, and a tree of files. */
+export const BYTES = "application/octet-stream";
+export const TAR = "application/x-tar";
+
 /** One route. */
 export interface RouteDoc {
   readonly method: "GET" | "POST" | "PUT" | "DELETE";
-  /** As in OpenAPI: `/v1/jobs/{id}`; a last `{path}` stands for everything that follows. */
+  /** As in OpenAPI: `/v1/jobs/{id}`; a last `{path}` stands for all that follows, or nothing. */
   readonly path: string;
   /** The part of the product it belongs to. */
   readonly tag: string;
@@ -17,7 +21,10 @@ export interface RouteDoc {
   readonly parameters?: Parameters;
   /** Request headers that it reads, with what they do. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** JSON that it reads. */
   readonly body?: z.ZodType;
+  /** Media types of bytes that it reads, in place of JSON. */
+  readonly bytes?: readonly string[];
   /** Successes, by status. */
   readonly answers: Readonly<Record<number, AnswerDoc>>;
   /** Statuses of problems, beside those that every route can have. */
@@ -42,9 +49,10 @@ export function isPathOf({ path }: Pick<RouteDoc, "path">, given: string): boole
   const parts = given.split("/");
   const isOpen = wanted.at(-1) === "{path}";
   if (isOpen ? parts.length < wanted.length : parts.length !== wanted.length) return false;
-  return wanted.every((part, index) =>
-    part.startsWith("{") ? parts[index] !== "" : part === parts[index],
-  );
+  return wanted.every((part, index) => {
+    if (isOpen && index === wanted.length - 1) return true;
+    return part.startsWith("{") ? parts[index] !== "" : part === parts[index];
+  });
 }
 
 /** The route of a request; HEAD is answered by GET. A path without parameters goes before others. */

@@ -1,36 +1,90 @@
 /** Shapes of the bodies of sandboxes and execs; what a value may be is `sandboxes/spec.ts`'s business. */
 
 import { z } from "zod";
-import type { ExecRequest, SandboxRequest } from "../sandboxes/spec.ts";
-import { refuseDroppedNames, shapeError } from "./schemas.ts";
+import { LIMIT_NAMES } from "../core/limits.ts";
+import { ARGS_MAX, KILL_GRACE_SECONDS_MAX, LABELS_MAX } from "../core/program-rules.ts";
+import {
+  IDLE_SECONDS,
+  LIFETIME_SECONDS,
+  TERMINAL_SIDE_MAX,
+  type TimeRule,
+} from "../sandboxes/bounds.ts";
+import { EXEC_LIMITS, type ExecRequest, type SandboxRequest } from "../sandboxes/spec.ts";
+import { askedLimits, refuseDroppedNames, shapeError } from "./schemas.ts";
 
 const text = z.string();
 const texts = z.record(z.string(), z.string());
 
-const sandboxBody = z.strictObject({
-  limits: z.unknown().optional(),
-  labels: texts.optional(),
-  env: texts.optional(),
-  idle_seconds: z.number().optional(),
-  lifetime_seconds: z.number().optional(),
-});
+function seconds({ default: value, least, ceiling }: TimeRule, what: string) {
+  return z
+    .number()
+    .optional()
+    .meta({
+      description: `${what}; more than ${ceiling} counts as ${ceiling}.`,
+      minimum: least,
+      default: value,
+    });
+}
 
-const size = { columns: z.number().optional(), rows: z.number().optional() };
+/** The body of `POST /v1/sandboxes`. */
+export const sandboxBody = z
+  .strictObject({
+    limits: askedLimits(LIMIT_NAMES),
+    labels: texts.optional().meta({ maxProperties: LABELS_MAX }),
+    env: texts.optional().describe("Variables of everything that runs in it."),
+    idle_seconds: seconds(IDLE_SECONDS, "It ends when it was not used for so long"),
+    lifetime_seconds: seconds(LIFETIME_SECONDS, "It ends after so long in any case"),
+  })
+  .meta({ description: "What to open.", examples: [{}, { limits: { wall_seconds: 30 } }] });
 
-const execBody = z.strictObject({
-  argv: z.array(text),
-  env: texts.optional(),
-  directory: text.optional(),
-  stdin: text.optional(),
-  stdin_base64: text.optional(),
-  stdin_open: z.boolean().optional(),
-  tty: z.strictObject(size).optional(),
-  limits: z.unknown().optional(),
-  kill_grace_seconds: z.number().optional(),
-});
+const side = z
+  .number()
+  .optional()
+  .meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });
+const size = { columns: side, rows: side };
 
-const signalBody = z.strictObject({ signal: text });
-const sizeBody = z.strictObject(size);
+/** The body of `POST /v1/sandboxes/{id}/execs`. */
+export const execBody = z
+  .strictObject({
+    argv: z.array(text).meta({
+      description: "Program and arguments.",
+      minItems: 1,
+      maxItems: ARGS_MAX,
+    }),
+    env: texts.optional().describe("Variables, beside those of the sandbox."),
+    directory: text.optional().meta({
+      description: "Where it starts: an absolute path inside; /workspace when none is said.",
+      examples: ["/workspace", "/tmp"],
+    }),
+    stdin: text.optional(),
+    stdin_base64: text.optional().describe("Standard input that is no text; or stdin."),
+    stdin_open: z.boolean().optional().describe("Keeps standard input open for /input."),
+    tty: z.strictObject(size).optional().describe("Gives it a terminal, which is its input too."),
+    limits: askedLimits(EXEC_LIMITS),
+    kill_grace_seconds: z.number().optional().meta({
+      description: "Time between SIGTERM and SIGKILL when it is cancelled.",
+      minimum: 0,
+      maximum: KILL_GRACE_SECONDS_MAX,
+    }),
+  })
+  .meta({
+    description: "What to run.",
+    examples: [
+      { argv: ["python3", "-c", "print(6 * 7)"] },
+      { argv: ["cat"], stdin_open: true },
+      { argv: ["sh"], tty: { columns: 80, rows: 24 } },
+    ],
+  });
+
+/** The body of `POST /v1/execs/{id}/signal`. */
+export const signalBody = z
+  .strictObject({ signal: text.describe("Its name, as in signal(7).") })
+  .meta({ examples: [{ signal: "SIGINT" }] });
+
+/** The body of `POST /v1/execs/{id}/resize`. */
+export const sizeBody = z
+  .strictObject(size)
+  .meta({ description: "Characters.", examples: [{ columns: 120, rows: 40 }] });
 
 /** @throws CprgError `invalid_argument` naming the field that has the wrong type or is unknown */
 function parse<T>(schema: z.ZodType<T>, body: unknown): T {

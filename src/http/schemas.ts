@@ -5,7 +5,7 @@
 
 import { z } from "zod";
 import { invalid } from "../core/errors.ts";
-import { LIMIT_NAMES } from "../core/limits.ts";
+import { LIMIT_NAMES, type LimitName } from "../core/limits.ts";
 import { ARGS_MAX, KILL_GRACE_SECONDS_MAX, LABELS_MAX } from "../core/program-rules.ts";
 import { FILES_MAX } from "../jobs/file-rules.ts";
 import type { JobRequest } from "../jobs/spec.ts";
@@ -34,15 +34,18 @@ const file = z
   })
   .describe("A file that is there before the program starts.");
 
-const limits = z
-  .unknown()
-  .optional()
-  .meta({
-    type: "object",
-    description: "What is asked for of each limit; more than the ceiling is cut to it.",
-    properties: Object.fromEntries(LIMIT_NAMES.map((name) => [name, { type: "number" }])),
-    additionalProperties: false,
-  });
+/** Limits that are asked for, as a body may have them; `core/limits.ts` reads them. */
+export function askedLimits(names: readonly LimitName[]) {
+  return z
+    .unknown()
+    .optional()
+    .meta({
+      type: "object",
+      description: "What is asked for of each limit; more than the ceiling is cut to it.",
+      properties: Object.fromEntries(names.map((name) => [name, { type: "number" }])),
+      additionalProperties: false,
+    });
+}
 
 const placement = z
   .strictObject({ labels: texts.optional() })
@@ -65,7 +68,7 @@ export const jobBody = z
     stdin_base64: text.optional().describe("Standard input that is no text; or stdin."),
     files: z.array(file).optional().meta({ maxItems: FILES_MAX }),
     env: texts.optional(),
-    limits,
+    limits: askedLimits(LIMIT_NAMES),
     labels: texts.optional().meta({
       description: "Tags, to find jobs by.",
       maxProperties: LABELS_MAX,

@@ -95,7 +95,8 @@ export interface ExecFrame extends Pick<SandboxSpec, "limits" | "env" | "lifetim
   readonly ceilings: Limits;
 }
 
-const EXEC_LIMITS: readonly ExecLimitName[] = ["wall_seconds", "cpu_seconds", "output_kb"];
+/** Limits that an exec may have of its own. */
+export const EXEC_LIMITS: readonly ExecLimitName[] = ["wall_seconds", "cpu_seconds", "output_kb"];
 /** Size of a terminal whose client does not say. */
 const SIZE_DEFAULT: TerminalSize = { columns: 80, rows: 24 };
 const TERM_DEFAULT = "xterm-256color";

@@ -13,8 +13,8 @@ import { isUpgrade } from "../auth.ts";
 import { type BodyRules, readBytes, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { JobStream } from "../job-stream.ts";
-import { WAIT_SECONDS_DEFAULT, WAIT_SECONDS_MAX } from "../parameters.ts";
-import { type Query, readNumber, readQuery } from "../query.ts";
+import { eofParameters, readParameters, resultParameters } from "../parameters.ts";
+import { type Query, readQuery } from "../query.ts";
 import { signalRequest, sizeRequest } from "../sandbox-schemas.ts";
 import { eventStream } from "../sse.ts";
 import { bytesResponse, textResponse } from "../streamed.ts";
@@ -56,8 +56,8 @@ export function execRoutes(options: ExecRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/:id/result", async (c) => {
-    const waitMs = readWait(readQuery(c, ["wait_seconds"]));
-    const exec = await patiently(c, waitMs, (bounds) =>
+    const { wait_seconds: waitSeconds } = readParameters(c, resultParameters);
+    const exec = await patiently(c, waitSeconds * 1000, (bounds) =>
       execs.wait(tenantOf(c), c.req.param("id"), bounds),
     );
     return await textResponse(execs.result(exec), {
@@ -96,12 +96,6 @@ export function execRoutes(options: ExecRoutesOptions): Hono<AppEnv> {
     return c.body(null, 204);
   });
   return app;
-}
-
-/** How long to wait for a result, in milliseconds. */
-export function readWait(query: Query, fallback: number = WAIT_SECONDS_DEFAULT): number {
-  const range = { min: 0, max: WAIT_SECONDS_MAX, default: fallback, fraction: true };
-  return readNumber(query, "wait_seconds", range) * 1000;
 }
 
 /** Where an event stream goes on: `Last-Event-ID` names the last event that was seen. */
@@ -182,11 +176,7 @@ async function stream(c: Context<AppEnv, "/:id/stream">, options: ExecRoutesOpti
 
 /** 204 when the program has taken it, 202 when it waits for the program. */
 async function input(c: Context<AppEnv, "/:id/input">, options: ExecRoutesOptions) {
-  const query = readQuery(c, ["eof"]);
-  const isEnd = query["eof"] === "true";
-  if (query["eof"] !== undefined && !isEnd) {
-    throw invalid("eof", `Cannot use eof "${query["eof"].slice(0, 64)}": true, or nothing`);
-  }
+  const isEnd = readParameters(c, eofParameters).eof === "true";
   const exec = await options.execs.running(c.get("principal").tenant, c.req.param("id"));
   const bytes = await readBytes(c, options.bodies);
   if (bytes.length > INPUT_WAITING_BYTES_MAX) throw tooMuch();

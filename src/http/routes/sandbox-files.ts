@@ -12,10 +12,11 @@ import type { SandboxService } from "../../sandboxes/service.ts";
 import { readTar } from "../../sandboxes/tar-reader.ts";
 import { writeTar } from "../../sandboxes/tar-writer.ts";
 import type { AppEnv } from "../env.ts";
-import { type Query, readQuery } from "../query.ts";
+import { getFileParameters, putFileParameters, readParameters } from "../parameters.ts";
+import { readQuery } from "../query.ts";
+import { BYTES, TAR } from "../route-doc.ts";
 import { bytesResponse } from "../streamed.ts";
 
-const TAR = "application/x-tar";
 const FILE_MODE = 0o644;
 
 /** What the routes work with. */
@@ -33,15 +34,15 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
   app.get("/:id/files/*", (c) => take(c, options));
 
   app.put("/:id/files/*", async (c) => {
-    const query = readQuery(c, ["mode", "merge", "links"]);
+    const query = readParameters(c, putFileParameters);
     const place = placeOf(c);
     const isTar = mediaType(c) === TAR;
-    refuseOthers(query, isTar ? ["merge", "links"] : ["mode"]);
+    refuseGiven(isTar ? { mode: query.mode } : { merge: query.merge, links: query.links });
     const body = bodyOf(c);
     const entries = isTar
-      ? readTar(body, { areLinksFree: areLinksFree(query) })
-      : fileEntries(body, { size: lengthOf(c), mode: modeOf(query) });
-    const isMerge = isSet(query, "merge");
+      ? readTar(body, { areLinksFree: query.links === "any" })
+      : fileEntries(body, { size: lengthOf(c), mode: modeOf(query.mode) });
+    const isMerge = query.merge === "true";
     await files.put(place, entries, { isMerge, signal: c.req.raw.signal });
     return c.body(null, 204);
   });
@@ -55,13 +56,13 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
 }
 
 async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Promise<Response> {
-  const query = readQuery(c, ["format"]);
+  const { format } = readParameters(c, getFileParameters);
   const place = placeOf(c);
   const { files } = options.sandboxes;
   const entries = files.take(place);
   const onBroken = (error: unknown): void => options.onBroken(c, error);
   const name = posix.basename(place.path) || "files";
-  if (isTarWanted(c, query)) {
+  if (isTarWanted(c, format)) {
     const mtimeSeconds = Math.floor(Date.now() / 1000);
     const tar = writeTar(entries, { name, mtimeSeconds });
     return await bytesResponse(tar, { headers: fileHeaders(TAR), onBroken });
@@ -72,7 +73,7 @@ async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Prom
     await entries.return(undefined);
     throw noFile(head?.type === "link" ? "a link" : "a directory");
   }
-  const headers = fileHeaders("application/octet-stream");
+  const headers = fileHeaders(BYTES);
   return await bytesResponse(contentOf(entries), { headers, onBroken });
 }
 
@@ -115,16 +116,14 @@ function mediaType(c: Context<AppEnv>): string {
   return c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase() ?? "";
 }
 
-function isTarWanted(c: Context<AppEnv>, query: Query): boolean {
-  const { format } = query;
-  if (format === undefined) return (c.req.header("accept") ?? "").toLowerCase().startsWith(TAR);
-  if (format === "tar" || format === "file") return format === "tar";
-  throw invalid("format", `Cannot use format "${format.slice(0, 64)}": tar or file`);
+function isTarWanted(c: Context<AppEnv>, format: "tar" | "file" | undefined): boolean {
+  if (format !== undefined) return format === "tar";
+  return (c.req.header("accept") ?? "").toLowerCase().startsWith(TAR);
 }
 
-function refuseOthers(query: Query, allowed: readonly string[]): void {
-  for (const name of Object.keys(query)) {
-    if (allowed.includes(name)) continue;
+function refuseGiven(others: Readonly<Record<string, string | undefined>>): void {
+  for (const [name, value] of Object.entries(others)) {
+    if (value === undefined) continue;
     throw invalid(
       name,
       `Cannot use ${name} here`,
@@ -133,23 +132,8 @@ function refuseOthers(query: Query, allowed: readonly string[]): void {
   }
 }
 
-function isSet(query: Query, name: string): boolean {
-  const value = query[name];
-  if (value === undefined || value === "false") return false;
-  if (value === "true") return true;
-  throw invalid(name, `Cannot use ${name} "${value.slice(0, 64)}": true or false`);
-}
-
-function areLinksFree({ links }: Query): boolean {
-  if (links === undefined || links === "inside") return false;
-  if (links === "any") return true;
-  throw invalid("links", `Cannot use links "${links.slice(0, 64)}": inside or any`);
-}
-
-function modeOf({ mode }: Query): number {
-  if (mode === undefined) return FILE_MODE;
-  if (/^0?[0-7]{3}$/.test(mode)) return Number.parseInt(mode, 8);
-  throw invalid("mode", `Cannot use mode "${mode.slice(0, 64)}": permission bits, such as 755`);
+function modeOf(digits: string | undefined): number {
+  return digits === undefined ? FILE_MODE : Number.parseInt(digits, 8);
 }
 
 /** A file's size goes before its content. */

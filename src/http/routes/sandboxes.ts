@@ -1,20 +1,24 @@
 /** `/v1/sandboxes`: open, list, look, end, and run programs. Files have their own file. */
 
 import { type Context, Hono } from "hono";
-import { invalid } from "../../core/errors.ts";
-import { LIST_LIMIT_MAX } from "../../core/job.ts";
 import type { Limits } from "../../core/limits.ts";
 import type { SandboxService } from "../../sandboxes/service.ts";
 import { sandboxSpec } from "../../sandboxes/spec.ts";
 import { execView, sandboxView } from "../../sandboxes/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
-import { LIST_LIMIT_DEFAULT } from "../parameters.ts";
-import { type Query, readNumber, readQuery } from "../query.ts";
+import {
+  execListParameters,
+  readParameters,
+  sandboxListParameters,
+  startParameters,
+  WAIT_SECONDS_DEFAULT,
+} from "../parameters.ts";
+import { readQuery } from "../query.ts";
 import { execRequest, sandboxRequest } from "../sandbox-schemas.ts";
 import { wantsEvents } from "../sse.ts";
 import { textResponse } from "../streamed.ts";
-import { execEvents, readWait } from "./execs.ts";
+import { execEvents } from "./execs.ts";
 import { patiently } from "./jobs.ts";
 
 /** What the routes work with. */
@@ -45,12 +49,9 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/", async (c) => {
-    const query = readQuery(c, ["limit", "cursor", "status"]);
-    const page = await sandboxes.list({
-      tenant: c.get("principal").tenant,
-      ...pageOf(query),
-      isOpen: isOpenWanted(query),
-    });
+    const { status, ...query } = readParameters(c, sandboxListParameters);
+    const { tenant } = c.get("principal");
+    const page = await sandboxes.list({ tenant, ...pageOf(query), isOpen: status === "open" });
     const views = page.sandboxes.map(sandboxView);
     return c.json({ sandboxes: views, next_cursor: page.nextCursor });
   });
@@ -68,7 +69,7 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/:id/execs", async (c) => {
-    const query = readQuery(c, ["limit", "cursor"]);
+    const query = readParameters(c, execListParameters);
     const { id } = await sandboxes.get(c.get("principal").tenant, c.req.param("id"));
     const page = await sandboxes.execs.list({ sandboxId: id, ...pageOf(query) });
     return c.json({ execs: page.execs.map(execView), next_cursor: page.nextCursor });
@@ -78,29 +79,20 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   return app;
 }
 
-function pageOf(query: Query) {
-  const { cursor } = query;
-  return {
-    limit: readNumber(query, "limit", { min: 1, max: LIST_LIMIT_MAX, default: LIST_LIMIT_DEFAULT }),
-    ...(cursor === undefined ? {} : { cursor }),
-  };
-}
-
-function isOpenWanted({ status }: Query): boolean {
-  if (status === undefined || status === "open") return true;
-  if (status === "any") return false;
-  throw invalid("status", `Cannot use status "${status.slice(0, 64)}": open or any`);
+/** A cursor only where there is one. */
+function pageOf({ limit, cursor }: { limit: number; cursor?: string | undefined }) {
+  return { limit, ...(cursor === undefined ? {} : { cursor }) };
 }
 
 /** Starts a program; answers with its events, its result, or where to ask for them. */
 async function startExec(c: Context<AppEnv, "/:id/execs">, options: SandboxRoutesOptions) {
   const { execs } = options.sandboxes;
-  const query = readQuery(c, ["wait_seconds"]);
+  const { wait_seconds: asked } = readParameters(c, startParameters);
   const { tenant, ceilings: own } = c.get("principal");
   const request = execRequest(await readJson(c, options.bodies));
   const isInteractive = request.terminal !== undefined || request.isInputOpen === true;
   // Whoever is to send input cannot wait for the end first.
-  const waitMs = readWait(query, isInteractive ? 0 : undefined);
+  const waitMs = (asked ?? (isInteractive ? 0 : WAIT_SECONDS_DEFAULT)) * 1000;
   const ceilings = own ?? options.ceilings;
   const started = await execs.start(tenant, c.req.param("id"), { request, ceilings });
   const location = { Location: `/v1/execs/${started.id}` };
