@@ -17,7 +17,7 @@ const SUCCESS_SHARE = 0.4;
 const HANGS = "hang";
 
 /** Nothing upgrades a request in memory. */
-const UPGRADES = new Set(["GET /v1/jobs/{id}/stream"]);
+const UPGRADES = new Set(["GET /v1/jobs/{id}/stream", "GET /v1/execs/{id}/stream"]);
 
 const admin = new KeyRing(parseKeyList(`a:${KEY_A}`, { role: "admin", source: "CPRG_ADMIN_KEYS" }));
 
@@ -25,8 +25,8 @@ async function fuzzedApp() {
   const started = await useApp({
     fake: {
       artifacts: { "a.txt": "1" },
-      run: async ({ code, out, killed }) => {
-        if (code === HANGS) return await killed.then(() => 137);
+      run: async ({ code, spec, out, killed }) => {
+        if (code === HANGS || spec.executable === HANGS) return await killed.then(() => 137);
         await out(code);
         return 0;
       },
@@ -34,7 +34,40 @@ async function fuzzedApp() {
     app: { keys: admin },
   });
   const { json: document } = await started.ask("/openapi.json");
-  return { ...started, document };
+  const sandbox = await openSandbox(started);
+  return { ...started, document, sandbox };
+}
+
+type Asking = Pick<Awaited<ReturnType<typeof useApp>>, "ask">;
+
+/** The path of a sandbox with a file in it, which stays open. */
+async function openSandbox({ ask }: Asking): Promise<string> {
+  const body = { idle_seconds: 86_400, lifetime_seconds: 86_400 };
+  const opened = await ask("/v1/sandboxes", { body });
+  expect(opened.status).toBe(201);
+  const path = `/v1/sandboxes/${opened.json.sandbox_id}`;
+  const headers = { "Content-Length": "1" };
+  const put = await ask(`${path}/files/a.txt`, { method: "PUT", body: "1", headers });
+  expect(put.status).toBe(204);
+  return path;
+}
+
+/** Runs something in a sandbox, and ends it; one with little time may have ended by itself. */
+async function useUp({ ask }: Asking, sandbox: string): Promise<void> {
+  const ran = await ask(`${sandbox}/execs`, { body: { argv: ["x"] } });
+  expect([200, 409]).toContain(ran.status);
+  const ended = await ask(sandbox, { method: "DELETE" });
+  expect([200, 409]).toContain(ended.status);
+  const after = await ask(`${sandbox}/execs`, { body: { argv: ["x"] } });
+  expect(after.status).toBe(409);
+}
+
+/** An exec that has ended, for what looks; one that runs, for what uses it. */
+async function execFor({ ask, sandbox }: Fuzzed, { method }: Operation): Promise<string> {
+  const isUsed = method !== "GET";
+  const body = { argv: [isUsed ? HANGS : "x"] };
+  const { json } = await ask(`${sandbox}/execs?wait_seconds=${isUsed ? 0 : 60}`, { body });
+  return json.exec_id;
 }
 
 type Fuzzed = Awaited<ReturnType<typeof fuzzedApp>>;
@@ -49,10 +82,19 @@ async function jobFor({ ask }: Fuzzed, { method }: Operation): Promise<string> {
 
 /** The path of an operation such that there is something: made for it, where it needs that. */
 async function placeFor(fuzzed: Fuzzed, operation: Operation): Promise<string> {
-  if (!operation.path.includes("{")) return operation.path;
-  if (!operation.path.startsWith("/v1/jobs/")) throw new Error(`nothing makes ${operation.path}`);
-  const id = await jobFor(fuzzed, operation);
-  return operation.path.replace("{id}", id).replace("{path}", "a.txt");
+  const { path } = operation;
+  if (!path.includes("{")) return path;
+  const filled = (id: string) => path.replace("{id}", id).replace("{path}", "a.txt");
+  if (path.startsWith("/v1/jobs/")) return filled(await jobFor(fuzzed, operation));
+  if (path.startsWith("/v1/execs/")) return filled(await execFor(fuzzed, operation));
+  if (!path.startsWith("/v1/sandboxes/")) throw new Error(`nothing makes ${path}`);
+  return filled((await openSandbox(fuzzed)).split("/").at(-1) ?? "");
+}
+
+/** Ends the sandbox that a place was in: a tenant may have few. */
+async function leave({ ask }: Fuzzed, place: string): Promise<void> {
+  const [sandbox] = /^\/v1\/sandboxes\/[^/]+/.exec(place) ?? [];
+  if (sandbox !== undefined) await ask(sandbox, { method: "DELETE" });
 }
 
 async function tryRoute(
@@ -69,12 +111,16 @@ async function tryRoute(
     const problem = isSame ? parts.check.problem(operation, answer) : failure(answer);
     if (problem !== null) throw new Error(`${shown(request)}: ${problem}`);
     if (answer.status < 300) successes += 1;
+    if (operation.path === "/v1/sandboxes" && answer.status === 201) {
+      await useUp(fuzzed, answer.headers.get("location") ?? "");
+    }
     if (isSame && operation.method === "DELETE" && answer.status === 200) {
       const again = await fuzzed.ask(place, { method: "DELETE" });
       expect([place, again.status]).toEqual([place, 409]);
       place = await placeFor(fuzzed, operation);
     }
   }
+  await leave(fuzzed, place);
   return successes;
 }
 

@@ -8,6 +8,8 @@ import type { Reason } from "../../src/core/reasons.ts";
 import type { JobLanguage, JobLanguages } from "../../src/jobs/languages.ts";
 import type {
   Artifact,
+  EntryPart,
+  EntrySink,
   Exec,
   ExecLease,
   ExecNotice,
@@ -16,6 +18,7 @@ import type {
   OutputChannel,
   Reservation,
 } from "../../src/provider/contract.ts";
+import { putEntries, removeEntries, takeEntries } from "./fake-files.ts";
 
 /** What a fake program can do, and what it was given. */
 export interface Program {
@@ -161,9 +164,10 @@ class FakeLease implements ExecLease {
   invoke = () => Promise.reject(new Error("not used by jobs"));
   upload = () => Promise.reject(new Error("not used by jobs"));
   download = () => Promise.reject(new Error("not used by jobs"));
-  putEntries = () => Promise.reject(new Error("not used by jobs"));
-  takeEntries = () => Promise.reject(new Error("not used by jobs"));
-  remove = () => Promise.reject(new Error("not used by jobs"));
+  putEntries = (entries: AsyncIterable<EntryPart>, place: string) =>
+    putEntries(this.files, place, entries);
+  takeEntries = (place: string, sink: EntrySink) => takeEntries(this.files, place, sink);
+  remove = (place: string) => removeEntries(this.files, place);
 }
 
 class FakeExec implements Exec {

@@ -1,6 +1,7 @@
 // Requests made from the description of an API: most fit it, the others are wrong in one place.
 
 import type { Ask } from "../fixture.ts";
+import { type RawBody, rawBody, spoiltBytes } from "./bytes.ts";
 import type { Random } from "./random.ts";
 import { hostileValue, type Schema, sampleOf, spoilt } from "./values.ts";
 
@@ -46,23 +47,30 @@ export class RequestMaker {
   /** @param place the path with its parameters filled in, such that there is something */
   make(operation: Operation, place: string): FuzzRequest {
     const isGood = this.#random.chance(GOOD_SHARE);
-    const body = this.#body(operation);
-    const query = this.#query(operation);
-    if (isGood) return this.#request(operation, { path: place + query, body, isGood });
-    return this.#wrong(operation, { path: place + query, body });
+    const raw = this.#raw(operation);
+    const body = raw === null ? this.#body(operation) : raw.body;
+    const path = place + this.#query(operation, raw?.without ?? []);
+    const request = {
+      method: operation.method,
+      path,
+      isGood,
+      headers: raw?.headers ?? {},
+      ...(body === undefined ? {} : { body }),
+    };
+    return isGood ? request : this.#wrong(operation, request);
   }
 
-  #request(
-    { method }: Operation,
-    { path, body, isGood }: { path: string; body: unknown; isGood: boolean },
-  ): FuzzRequest {
-    return { method, path, isGood, ...(body === undefined ? {} : { body }) };
+  /** A body that is no JSON, where the operation reads one. */
+  #raw({ requestBody }: Operation): RawBody | null {
+    const types = Object.keys(requestBody?.["content"] ?? {});
+    if (types.length === 0 || types.includes("application/json")) return null;
+    return rawBody(this.#random.pick(types), this.#random);
   }
 
   /** One thing is wrong with it. */
-  #wrong(operation: Operation, { path, body }: { path: string; body: unknown }): FuzzRequest {
+  #wrong(operation: Operation, request: FuzzRequest): FuzzRequest {
     const random = this.#random;
-    const request = this.#request(operation, { path, body, isGood: false });
+    const { path, body, headers } = request;
     const odd = encodeURIComponent(String(hostileValue(random)).toWellFormed());
     const kinds: (() => FuzzRequest)[] = [
       () => ({ ...request, path: `${path}${path.includes("?") ? "&" : "?"}${odd}=1` }),
@@ -70,7 +78,7 @@ export class RequestMaker {
       () => ({ ...request, key: random.pick([null, "nobody", "x".repeat(2000)]) }),
       () => ({
         ...request,
-        headers: { Accept: random.pick(["image/png", "*", ";;;", "a/b;q=x"]) },
+        headers: { ...headers, Accept: random.pick(["image/png", "*", ";;;", "a/b;q=x"]) },
       }),
       () => ({ ...request, method: random.pick(["HEAD", "OPTIONS", "PATCH", "PUT"]) }),
     ];
@@ -80,11 +88,13 @@ export class RequestMaker {
       if (place === "header") {
         kinds.push(() => ({
           ...request,
-          headers: { [name]: random.pick(["x y", "-1", "k", "9e9"]) },
+          headers: { ...headers, [name]: random.pick(["x y", "-1", "k", "9e9"]) },
         }));
       }
     }
-    if (body !== undefined) {
+    if (body instanceof Uint8Array) {
+      kinds.push(() => ({ ...request, ...spoiltBytes(request, random) }));
+    } else if (body !== undefined) {
       kinds.push(() => ({ ...request, body: spoilt(body, random) ?? "null" }));
       kinds.push(() => ({ ...request, body: JSON.stringify(body).slice(0, -random.whole(9)) }));
       kinds.push(() => ({ ...request, headers: { "Content-Type": "text/plain" } }));
@@ -107,10 +117,12 @@ export class RequestMaker {
     return { ...example, ...more };
   }
 
-  #query({ parameters }: Operation): string {
+  #query({ parameters }: Operation, without: readonly string[]): string {
+    const isSeqGiven = parameters.some(({ name }) => name === "from_seq");
+    const isFree = (name: string): boolean =>
+      !EXCLUSIVE.has(name) && !without.includes(name) && !(isSeqGiven && name === "format");
     const given = parameters.filter(
-      ({ in: place, name }) =>
-        place === "query" && !EXCLUSIVE.has(name) && this.#random.chance(0.4),
+      ({ in: place, name }) => place === "query" && isFree(name) && this.#random.chance(0.4),
     );
     const pairs = given.map(({ name, schema }) => {
       return `${name}=${encodeURIComponent(String(sampleOf(schema, this.#random)))}`;
@@ -125,4 +137,12 @@ export class RequestMaker {
 }
 
 /** What excludes something else, or has rules that no schema says; tests of their own know them. */
-const EXCLUSIVE = new Set(["argv", "stdin_base64", "files", "placement", "cursor", "format"]);
+const EXCLUSIVE = new Set([
+  "argv",
+  "stdin_base64",
+  "stdin_open",
+  "tty",
+  "files",
+  "placement",
+  "cursor",
+]);

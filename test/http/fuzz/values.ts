@@ -35,6 +35,7 @@ export function hostileValue(random: Random): unknown {
 
 /** A value of a schema; optional parts come and go. */
 export function sampleOf(schema: Schema, random: Random): unknown {
+  if (schema["examples"] !== undefined) return random.pick(schema["examples"]);
   if (schema["enum"] !== undefined) return random.pick(schema["enum"]);
   if (schema["anyOf"] !== undefined) return sampleOf(random.pick(schema["anyOf"]), random);
   switch (schema["type"]) {
