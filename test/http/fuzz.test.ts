@@ -147,3 +147,37 @@ test(
   },
   1_200 * REQUESTS,
 );
+
+test("what runs still, and what is the whole workspace, is answered as described", async () => {
+  const { ask, document, sandbox } = await fuzzedApp();
+  const check = new AnswerCheck(document);
+  const operations = operationsOf(document);
+  const expectFit = async (
+    status: number,
+    path: string,
+    { route, ...how }: { route: string } & NonNullable<Parameters<typeof ask>[1]>,
+  ) => {
+    const operation = operations.find(({ method, path: at }) => `${method} ${at}` === route);
+    const answer = await ask(path, how);
+    expect([path, answer.status]).toEqual([path, status]);
+    expect(operation && check.problem(operation, answer)).toBeNull();
+    return answer;
+  };
+  const started = await expectFit(202, `${sandbox}/execs?wait_seconds=0`, {
+    route: "POST /v1/sandboxes/{id}/execs",
+    body: { argv: [HANGS] },
+  });
+  const exec = started.headers.get("location") ?? "";
+  for (const [status, place] of [
+    [202, "/result?wait_seconds=0"],
+    [200, "/replay"],
+    [200, ""],
+  ] as const) {
+    const route = `GET /v1/execs/{id}${place.split("?")[0]}`;
+    await expectFit(status, `${exec}${place}`, { route });
+  }
+  await expectFit(200, exec, { route: "DELETE /v1/execs/{id}", method: "DELETE" });
+  const route = "GET /v1/sandboxes/{id}/files/{path}";
+  await expectFit(200, `${sandbox}/files/?format=tar`, { route });
+  await expectFit(406, `${sandbox}/files/`, { route, headers: { Accept: "image/png" } });
+});
