@@ -6,7 +6,7 @@ import { BOUNDS } from "../../src/sandbox/layout.ts";
 import { requireHost } from "../helpers/host.ts";
 import { useEngine } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 async function* stream(...parts: EntryPart[]): AsyncGenerator<EntryPart> {
   yield* parts;

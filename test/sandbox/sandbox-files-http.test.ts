@@ -24,7 +24,7 @@ import { KEY_A } from "../http/fixture.ts";
 import { useSandboxServer } from "./sandbox-server.ts";
 import { PYTHON, until } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true, ids: true });
 const TAR = { "Content-Type": "application/x-tar" };
 const BINARY = Uint8Array.from({ length: 100_000 }, (_, index) => (index * 7919) % 256);
 

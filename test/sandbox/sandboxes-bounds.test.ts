@@ -6,7 +6,7 @@ import { requireHost } from "../helpers/host.ts";
 import { useSandboxServer } from "./sandbox-server.ts";
 import { until } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true, ids: true });
 
 host.describe("bounds of open sandboxes", () => {
   let free = Number.POSITIVE_INFINITY;

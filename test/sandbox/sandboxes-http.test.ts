@@ -3,7 +3,7 @@ import { requireHost } from "../helpers/host.ts";
 import { KEY_B, openSocket, useSandboxServer } from "./sandbox-server.ts";
 import { until } from "./test-engine.ts";
 
-const host = requireHost({ root: true, userns: true, cgroup: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("sandboxes over HTTP", () => {
   const server = useSandboxServer({ tenantSandboxes: 6 });
