@@ -4,7 +4,7 @@
  * move.
  */
 
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import {
   errnoOf,
@@ -44,7 +44,12 @@ export function findV2Base(hierarchy: Hierarchy, parent: string | undefined): V2
   if (hierarchy.own === null) {
     throw problem("the server's own group is outside of what is mounted", SCOPE_FIX);
   }
-  return findAtOrAbove(hierarchy.own, hierarchy.mountPoint);
+  return findAtOrAbove(beforeMove(hierarchy.own), hierarchy.mountPoint);
+}
+
+/** Where this process was before an engine in it, or in what started it, moved it. */
+function beforeMove(own: string): string {
+  return basename(own) === SERVER_GROUP ? dirname(own) : own;
 }
 
 /** Where the own group holds others, one above it will do, if those in between bound nothing. */

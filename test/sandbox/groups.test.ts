@@ -245,6 +245,10 @@ host.describe("groups of other kinds", () => {
     },
   );
 
+  test("the place for groups stays where it is, however often it is looked for", () => {
+    expect(findCgroups()).toEqual(findCgroups());
+  });
+
   v1.test("v1 alone: killing one program spares its neighbours", async () => {
     const dirs = makeDirs();
     const engine = await openPureV1(dirs);

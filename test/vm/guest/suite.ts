@@ -31,6 +31,9 @@ const SLOWNESS_MOST = 20;
 /** For one file, and for one of its tests, on a machine that is not slow. */
 const FILE_TIMEOUT_MS = 3 * 60_000;
 const TEST_TIMEOUT_MS = 60_000;
+/** Looks at a group until it is empty, and the pause between two. */
+const EMPTY_TRIES_MAX = 100;
+const EMPTY_PAUSE_MS = 100;
 const DELEGATED = "/sys/fs/cgroup/user";
 
 const EXECUTABLE = "dist/cprg";
@@ -229,6 +232,12 @@ function environment(): Record<string, string> {
 
 /** Removes a delegated group; what the tests have left in it is a problem. */
 function takeBack(group: string): string | null {
+  // The kernel lets go of a process some time after its end was reported.
+  for (let tries = 0; tries < EMPTY_TRIES_MAX && processesOf(group).length > 0; tries += 1) {
+    Bun.sleepSync(EMPTY_PAUSE_MS);
+  }
+  const alive = processesOf(group);
+  if (alive.length > 0) return `left processes in ${group}: ${alive.join(" ")}`;
   const left = readdirSync(group, { withFileTypes: true })
     .filter((entry) => entry.isDirectory() && entry.name !== "cprg-server")
     .map((entry) => entry.name);
@@ -238,7 +247,18 @@ function takeBack(group: string): string | null {
     }
     rmdirSync(group);
   } catch (error) {
-    return `left processes or groups in ${group}: ${String(error)}`;
+    return `left groups in ${group}: ${String(error)}`;
   }
   return left.length === 0 ? null : `left groups behind: ${left.join(" ")}`;
+}
+
+/** Processes in a group and in those beneath it, by name. */
+function processesOf(group: string): string[] {
+  const inside = readdirSync(group, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  const pids = readFileSync(join(group, "cgroup.procs"), "utf8").split("\n").slice(0, -1);
+  const own = pids.map((pid) => {
+    const path = `/proc/${pid}/comm`;
+    return `${existsSync(path) ? readFileSync(path, "utf8").trim() : "ended"}(${pid})`;
+  });
+  return [...own, ...inside.flatMap(({ name }) => processesOf(join(group, name)))];
 }
