@@ -208,7 +208,8 @@ host.describe("groups of other kinds", () => {
       await engine.close();
       const refused = [
         { binds: [{ source: "/", target: "/host" }] },
-        { idRange: { base: 1000, count: 1 } },
+        // A user's sandboxes take no ids of a range.
+        ...(process.getuid?.() === 0 ? [{ idRange: { base: 1000, count: 1 } }] : []),
       ];
       for (const options of refused) {
         const opening = openTestEngine(dirs, { cgroupParent: parent, ...options });
