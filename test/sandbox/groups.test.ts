@@ -246,7 +246,7 @@ host.describe("groups of other kinds", () => {
     },
   );
 
-  test("the place for groups stays where it is, however often it is looked for", () => {
+  named.test("the place for groups stays where it is, however often it is looked for", () => {
     expect(findCgroups()).toEqual(findCgroups());
   });
 
