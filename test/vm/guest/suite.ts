@@ -18,7 +18,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { release, tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { parseJunit, type ReportLine, type TestReport } from "../report.ts";
 
@@ -110,7 +110,9 @@ function cgroupType(): string {
 /** A home and, on v2, a group to delegate from (cgroup-v2.rst, "Delegation"). */
 function prepareUser(): void {
   for (const directory of [`/home/user-${USER_ID}`, `/run/user/${USER_ID}`]) {
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
+    // The mode is for all that is made: what is above must stay passable.
+    mkdirSync(dirname(directory), { recursive: true, mode: 0o755 });
+    mkdirSync(directory, { mode: 0o700 });
     chownSync(directory, USER_ID, USER_ID);
   }
   chownSync(scratch, USER_ID, USER_ID);
