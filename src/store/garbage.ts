@@ -1,11 +1,11 @@
 /**
  * What passes through a thread as text leaves garbage of several times its size, and the runtime
- * lets a heap grow by more than a flood of output may cost before it collects. So the flood asks for
- * a collection itself, beside the thread's work.
+ * lets a heap grow by more than a flood of output may cost before it collects. So the flood pays for
+ * collections itself: some milliseconds of the thread for so many bytes, and none without a flood.
  */
 
-/** Bytes of text after which the collector is asked. */
-const COLLECT_EVERY_BYTES = 4 * 1024 * 1024;
+/** Bytes of text after which a thread collects. */
+const COLLECT_EVERY_BYTES = 2 * 1024 * 1024;
 
 /** Counts what passes through one thread. */
 export class GarbageCount {
@@ -16,7 +16,7 @@ export class GarbageCount {
     this.#bytes += bytes;
     if (this.#bytes < COLLECT_EVERY_BYTES) return;
     this.#bytes = 0;
-    // Not forced: a forced one stops the thread until the whole heap is looked through.
-    Bun.gc(false);
+    // Forced: one that is only asked for comes later than a flood makes the next garbage.
+    Bun.gc(true);
   }
 }

@@ -84,7 +84,9 @@ test(
     for (const place of ["/workspace", "/home/agent", "/tmp", "/dev/shm"]) {
       expect(writable).toContain(place);
     }
-    const devices = ["full", "null", "random", "urandom", "zero"].map((name) => `/dev/${name}`);
+    // The terminals are the sandbox's own; test/sandbox/terminal.test.ts looks closer.
+    const names = ["full", "null", "pts/ptmx", "random", "tty", "urandom", "zero"];
+    const devices = names.map((name) => `/dev/${name}`);
     expect(odd.filter((path) => !path.startsWith("/proc/"))).toEqual(devices);
     // It did walk: the host's programs are there, and its /proc.
     expect(count.directories).toBeGreaterThan(100);
