@@ -4,6 +4,7 @@
  */
 
 import { existsSync, readFileSync } from "node:fs";
+import { capabilityMask } from "./capability-names.ts";
 import { type Distribution, parseDistribution } from "./distribution.ts";
 
 /** What the process is contained in. `kubernetes` wins over the engine beneath it. */
@@ -57,16 +58,14 @@ export interface HostFacts {
 
 /**
  * Capabilities with which the filters of container engines let namespaces be made and ids be mapped
- * (capabilities(7)), by number. What a server keeps of its own is in server-capabilities.ts.
+ * (capabilities(7)). What a server keeps of its own is in server-capabilities.ts.
  */
-const CONTAINER_CAPABILITIES = { SETGID: 6, SETUID: 7, SYS_ADMIN: 21 } as const;
+const CONTAINER_CAPABILITIES = ["SETGID", "SETUID", "SYS_ADMIN"] as const;
 
 /** Those that a /proc/self/status does not show as effective. */
 function absentCapabilities(status: string): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  return Object.entries(CONTAINER_CAPABILITIES)
-    .filter(([, bit]) => (effective & (1n << BigInt(bit))) === 0n)
-    .map(([name]) => name);
+  return CONTAINER_CAPABILITIES.filter((name) => (effective & capabilityMask([name])) === 0n);
 }
 
 /** Files that are read, by path. */

@@ -85,10 +85,7 @@ export class SandboxPool {
   /** Removes every sandbox that waits; idempotent. @throws when one cannot be removed */
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#wanted.length = 0;
-    await this.#building;
-    for (const pooled of this.#ready.splice(0)) this.#remove(pooled.sandbox);
-    await Promise.all(this.#removals);
+    await this.giveWay();
   }
 
   #room(): number {
