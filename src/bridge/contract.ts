@@ -67,8 +67,8 @@ export interface StreamCall<Item> extends AsyncIterable<Item> {
 export type CallEnd = { readonly error: CprgError | undefined };
 
 /**
- * One of two equal peers that call each other over one stream. Every method of a mux that is closed
- * fails at once with the reason it was closed for.
+ * One of two equal peers that call each other over one stream. A call on a stream that has ended
+ * fails at once.
  */
 export interface Mux {
   /** What the other side lists (section 3). */
@@ -104,8 +104,9 @@ export interface Mux {
   /** Sends a notice. Resolves when the stream took it. */
   notify<Request>(method: NoticeMethod<Request>, request: Partial<Request>): Promise<void>;
   /**
-   * Closes the stream: open calls of this side fail with `error`, handlers are aborted with it.
-   * Idempotent; the first error stands. `undefined`: a normal end (status OK).
+   * Ends the stream, with an error as its status, or well (status OK) after what is on its way out.
+   * Open calls of this side fail and handlers are aborted with `unavailable`, whose reason and cause
+   * are the error's. Idempotent; the first error stands.
    */
   close(error?: CprgError): void;
   /** Resolves when the stream has ended and every handler has; never rejects. */

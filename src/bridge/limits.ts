@@ -12,6 +12,8 @@ export const READ_BYTES_MAX = 3 * 1024 * 1024;
 export const NAME_BYTES_MAX = 128;
 /** Bytes of `Envelope.error`. */
 export const ERROR_BYTES_MAX = 4096;
+/** Bytes kept of the reason of a cancel. */
+export const REASON_BYTES_MAX = 1024;
 
 /** Calls open at once, for each side. */
 export const OPEN_CALLS_MAX = 1024;
