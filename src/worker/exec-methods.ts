@@ -11,6 +11,7 @@ import {
 import { CprgError, invalid } from "../core/errors.ts";
 import type { ExecAttachRequest, ExecItem, ExecStartRequest } from "../gen/messages.ts";
 import type { Exec } from "../provider/contract.ts";
+import { canReattach } from "./capabilities.ts";
 import type { ClaimHolder, HeldClaim } from "./claim-holder.ts";
 import { type ExecOrder, INPUT_BYTES_MAX, parseExecStart, terminalSize } from "./exec-request.ts";
 import { exitOfFailure, RunningExec } from "./running-exec.ts";
@@ -20,11 +21,6 @@ export interface ExecMethodsOptions {
   readonly holder: ClaimHolder;
   /** Variables of every exec, beneath those of its claim. */
   readonly variables: Readonly<Record<string, string>>;
-  /**
-   * Whether the execs of a call that is aborted go on: its stream was lost, and both sides can
-   * attach again.
-   */
-  survives(context: StreamContext): boolean;
 }
 
 /** Adds the methods. */
@@ -88,9 +84,9 @@ async function* attach(
 async function* follow(
   exec: RunningExec,
   fromSeq: number,
-  { context, options, claim }: Call & { readonly claim: HeldClaim },
+  { context, claim }: Call & { readonly claim: HeldClaim },
 ): AsyncGenerator<ExecItem, void, void> {
-  const isKept = context.hasCredit && options.survives(context);
+  const isKept = canReattach(context.peer);
   context.onAcknowledged((count) => exec.log.acknowledge(fromSeq + count - 1));
   let isReplaced = false;
   try {
@@ -104,10 +100,14 @@ async function* follow(
     isReplaced = CprgError.is(error) && error.reason === "REPLACED" && !context.signal.aborted;
     throw error;
   } finally {
-    if (context.signal.aborted && !isReplaced && !options.survives(context)) {
-      await exec.kill("user");
-    }
+    const isLost = isKept && isStreamLoss(context.signal);
+    if (context.signal.aborted && !isReplaced && !isLost) await exec.kill("user");
   }
+}
+
+/** A call that is aborted because its stream has ended, and not by its caller. */
+function isStreamLoss({ reason }: AbortSignal): boolean {
+  return CprgError.is(reason) && reason.code === "unavailable";
 }
 
 /** The program could not be started: data for the caller, no error of the call. */

@@ -45,6 +45,13 @@ export interface ListOptions {
   readonly limit: number;
 }
 
+/** What was made. */
+export interface PutCounts {
+  /** Content of files. */
+  readonly bytes: number;
+  readonly entries: number;
+}
+
 /** How entries are put. */
 export interface PutTreeOptions {
   readonly parents: boolean;
@@ -75,7 +82,7 @@ export interface PlaceFiles {
   /** The entries of a file, link or tree, while they are asked for. */
   take(path: string, signal: AbortSignal): AsyncGenerator<EntryPart, void, void>;
   /** Makes a file, link or tree out of entries; what fails leaves nothing half-made. */
-  put(path: string, entries: AsyncIterable<EntryPart>, options: PutTreeOptions): Promise<void>;
+  put(path: string, entries: AsyncIterable<EntryPart>, options: PutTreeOptions): Promise<PutCounts>;
 }
 
 /** Where the programs of one claim run. */

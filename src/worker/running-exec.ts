@@ -57,6 +57,11 @@ export class RunningExec {
     void this.#run();
   }
 
+  /** The pid that the program itself sees. */
+  get pid(): number {
+    return this.#exec.pid;
+  }
+
   /**
    * Writes to standard input or the terminal, after what earlier calls wrote.
    *
