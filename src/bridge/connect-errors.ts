@@ -1,0 +1,47 @@
+/** Errors of Connect, of HTTP/2 and of sockets, and ours: each is converted once, here. */
+
+import { Code, ConnectError } from "@connectrpc/connect";
+import { CprgError } from "../core/errors.ts";
+import { codeNumber, codeOfNumber, errorOfStatus, statusText } from "./error-text.ts";
+
+/** The gRPC status that ends a stream for this reason. */
+export function statusOf(error: CprgError): ConnectError {
+  return new ConnectError(statusText(error), codeNumber(error.code) as Code);
+}
+
+/**
+ * Why a stream ended. What a peer sends that is no Envelope is `invalid_argument` PROTOCOL_ERROR, a
+ * message above the bound `resource_exhausted` OVERSIZE; a connection that is gone is `unavailable`.
+ */
+export function streamError(thrown: unknown): CprgError {
+  if (CprgError.is(thrown)) return thrown;
+  if (!(thrown instanceof ConnectError)) return lost(thrown);
+  const error = errorOfStatus(codeOfNumber(thrown.code), thrown.rawMessage);
+  if (error.reason !== undefined) return error;
+  if (/^message size \d+ is larger than configured/.test(error.message)) {
+    return new CprgError("resource_exhausted", error.message, { reason: "OVERSIZE" });
+  }
+  if (isProtocolError(thrown)) {
+    return new CprgError("invalid_argument", error.message, { reason: "PROTOCOL_ERROR" });
+  }
+  return isLoss(thrown) ? lost(thrown) : error;
+}
+
+/** Connect could not read a message, or an envelope around it. */
+function isProtocolError({ code, cause, rawMessage }: ConnectError): boolean {
+  if (code !== Code.InvalidArgument && code !== Code.Internal) return false;
+  return cause instanceof Error
+    ? !("syscall" in cause || "code" in cause)
+    : /^protocol error: (?!missing status)/.test(rawMessage);
+}
+
+/** The transport is gone, or the peer broke off without a status. */
+function isLoss({ code, cause }: ConnectError): boolean {
+  if (code === Code.Canceled || code === Code.Aborted || code === Code.Unavailable) return true;
+  return code === Code.Internal || cause !== undefined;
+}
+
+function lost(thrown: unknown): CprgError {
+  const message = thrown instanceof ConnectError ? thrown.rawMessage : String(thrown);
+  return new CprgError("unavailable", `the connection was lost: ${message}`, { cause: thrown });
+}
