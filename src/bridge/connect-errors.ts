@@ -17,14 +17,15 @@ export function streamError(thrown: unknown): CprgError {
   if (CprgError.is(thrown)) return thrown;
   if (!(thrown instanceof ConnectError)) return lost(thrown);
   const error = errorOfStatus(codeOfNumber(thrown.code), thrown.rawMessage);
-  if (error.reason !== undefined) return error;
+  // A status that the peer sent is what it says; everything else was made on this side.
+  if (thrown.metadata.has("grpc-status")) return error;
   if (/^message size \d+ is larger than configured/.test(error.message)) {
     return new CprgError("resource_exhausted", error.message, { reason: "OVERSIZE" });
   }
   if (isProtocolError(thrown)) {
     return new CprgError("invalid_argument", error.message, { reason: "PROTOCOL_ERROR" });
   }
-  return isLoss(thrown) ? lost(thrown) : error;
+  return lost(thrown);
 }
 
 /** Connect could not read a message, or an envelope around it. */
@@ -33,12 +34,6 @@ function isProtocolError({ code, cause, rawMessage }: ConnectError): boolean {
   return cause instanceof Error
     ? !("syscall" in cause || "code" in cause)
     : /^protocol error: (?!missing status)/.test(rawMessage);
-}
-
-/** The transport is gone, or the peer broke off without a status. */
-function isLoss({ code, cause }: ConnectError): boolean {
-  if (code === Code.Canceled || code === Code.Aborted || code === Code.Unavailable) return true;
-  return code === Code.Internal || cause !== undefined;
 }
 
 function lost(thrown: unknown): CprgError {

@@ -11,6 +11,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
 import {
   createConnectRouter,
   createContextKey,
@@ -197,7 +198,9 @@ async function* serveStream<Identity>(
     arrival.stream.once("close", () => channel.close(connectionLost()));
     admitted.connected(channel);
   } catch (thrown) {
-    throw statusOf(CprgError.from(thrown, "register a worker"));
+    if (CprgError.is(thrown)) throw statusOf(thrown);
+    // Connect says no more than `internal error` to the worker.
+    throw thrown;
   }
   yield* channel.outgoing();
   if (channel.error !== undefined) throw statusOf(channel.error);
@@ -224,8 +227,9 @@ function connectionLost(): CprgError {
 
 function addressOf(stream: ServerHttp2Stream): PeerAddress {
   const socket = stream.session?.socket;
-  const isVerified = socket !== undefined && "authorized" in socket && socket.authorized;
-  const name = isVerified ? socket.getPeerCertificate().subject?.CN : undefined;
+  // Not `in`: the session's socket is a proxy that answers to it with no.
+  const secure = socket as Partial<TLSSocket> | undefined;
+  const name = secure?.authorized ? secure.getPeerCertificate?.().subject?.CN : undefined;
   const certificateName = typeof name === "string" ? name : undefined;
   return { address: socket?.remoteAddress ?? "", certificateName };
 }
