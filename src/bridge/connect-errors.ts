@@ -1,6 +1,6 @@
 /** Errors of Connect, of HTTP/2 and of sockets, and ours: each is converted once, here. */
 
-import { Code, ConnectError } from "@connectrpc/connect";
+import { type Code, ConnectError } from "@connectrpc/connect";
 import { CprgError } from "../core/errors.ts";
 import { codeNumber, codeOfNumber, errorOfStatus, statusText } from "./error-text.ts";
 
@@ -28,12 +28,15 @@ export function streamError(thrown: unknown): CprgError {
   return lost(thrown);
 }
 
-/** Connect could not read a message, or an envelope around it. */
-function isProtocolError({ code, cause, rawMessage }: ConnectError): boolean {
-  if (code !== Code.InvalidArgument && code !== Code.Internal) return false;
-  return cause instanceof Error
-    ? !("syscall" in cause || "code" in cause)
-    : /^protocol error: (?!missing status)/.test(rawMessage);
+/**
+ * What Connect says when it could not read a message or the envelope around it
+ * (connect's `protocol/async-iterable.ts`, `serialization.ts`, `envelope.ts`); it has no code for that.
+ * A missing status is a connection that broke.
+ */
+function isProtocolError({ rawMessage }: ConnectError): boolean {
+  return /^(parse binary|protocol error: (?!missing status)|received compressed envelope|unexpected end flag)/.test(
+    rawMessage,
+  );
 }
 
 function lost(thrown: unknown): CprgError {

@@ -51,9 +51,19 @@ function universalRequest(request: Http2Request, signal: AbortSignal): Universal
         name.startsWith(":") || value === undefined ? [] : [[name, String(value)]],
       ) as [string, string][],
     ),
-    body: stream,
+    body: keptOpen(stream),
     signal,
     contextValues,
+  };
+}
+
+/** Its messages; a reader that leaves does not destroy the stream, on which the status is to come. */
+function keptOpen(stream: ServerHttp2Stream): AsyncIterable<Uint8Array> {
+  return {
+    [Symbol.asyncIterator]: () => {
+      const iterator = stream[Symbol.asyncIterator]();
+      return { next: () => iterator.next() };
+    },
   };
 }
 
