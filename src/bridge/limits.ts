@@ -41,3 +41,10 @@ export const METADATA_BYTES_MAX = 8192;
 /** Seconds between two HTTP/2 pings, and for the answer to one. */
 export const PING_INTERVAL_MS = 20_000;
 export const PING_TIMEOUT_MS = 20_000;
+
+/** From the connection to its accepted stream. */
+export const HANDSHAKE_MS_MAX = 15_000;
+/** From closing a stream to the end of its connection, whatever the peer does. */
+export const CLOSE_MS_MAX = 1000;
+/** How long a dialer waits for response headers from a plain peer, which may send none. */
+export const HEADERS_MS_MAX = 2000;
