@@ -31,11 +31,14 @@ export interface PlainPlaceOptions {
   /** Absolute; made when they are missing, never removed. */
   readonly root: string;
   readonly home: string;
+  /** Called once, when nothing of it runs any more. */
+  onReleased?(): void;
 }
 
 /** A directory of this host. */
 export class PlainPlace implements Place {
   readonly #native: Native;
+  readonly #onReleased: () => void;
   readonly #roots: ConfinedRoots;
   readonly #mark = newId();
   #started = 0;
@@ -45,9 +48,10 @@ export class PlainPlace implements Place {
   readonly layers = LAYERS;
   readonly files: PlainFiles;
 
-  constructor({ native, root, home }: PlainPlaceOptions) {
+  constructor({ native, root, home, onReleased }: PlainPlaceOptions) {
     for (const directory of [root, home]) mkdirSync(directory, { recursive: true });
     this.#native = native;
+    this.#onReleased = onReleased ?? (() => undefined);
     this.root = realpathSync(root);
     this.home = realpathSync(home);
     this.#roots = new ConfinedRoots(native, [this.root, this.home]);
@@ -76,5 +80,6 @@ export class PlainPlace implements Place {
   async #end(): Promise<void> {
     await killMarked(`${this.#mark}.`, null);
     this.#roots.close();
+    this.#onReleased();
   }
 }
