@@ -1,6 +1,6 @@
 /** `cprg worker`: opens state and shim, gives the token up, and works until it is told to stop. */
 
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DialerTls, dial } from "../bridge/dialer.ts";
@@ -98,17 +98,26 @@ function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
   });
 }
 
-/** Root is the operator's directory; each claim has a home of its own, which goes with it. */
+/**
+ * Each claim has a home of its own, and a root of its own beneath the operator's directory; both go
+ * with it, so that no task sees what another left. With --once the directory itself is the root.
+ */
 async function openPlace(
-  { root }: WorkerSettings,
+  { root, isOnce }: WorkerSettings,
   { native, order, signal }: { native: Native; order: ClaimOrder; signal: AbortSignal },
 ): Promise<Place> {
+  mkdirSync(root, { recursive: true });
   const home = mkdtempSync(join(tmpdir(), "cprg-home-"));
-  const removeHome = (): void => rmSync(home, { recursive: true, force: true });
+  const own = isOnce ? root : mkdtempSync(join(root, "claim-"));
+  const onReleased = (): void => {
+    for (const directory of isOnce ? [home] : [home, own]) {
+      rmSync(directory, { recursive: true, force: true });
+    }
+  };
   try {
-    return await openPlainPlace({ native, root, home, onReleased: removeHome }, order, signal);
+    return await openPlainPlace({ native, root: own, home, onReleased }, order, signal);
   } catch (error) {
-    removeHome();
+    onReleased();
     throw error;
   }
 }

@@ -10,8 +10,9 @@ export const worker = defineCommand({
     usage: ["--connect HOST:PORT (--token TOKEN | --token-file FILE) --root DIR [flags]"],
     description: [
       "Opens one outbound stream and waits on it to be claimed for a task; listens on nothing. While it " +
-        "is claimed it runs programs in DIR as this user, without a sandbox, and reads and writes files " +
-        "beneath DIR: run it where everything may be lost, such as a container of its own.",
+        "is claimed it runs programs as this user, without a sandbox, and moves files " +
+        "in and out: run it where everything may be lost, such as a container of its own. Each claim has a new " +
+        "directory beneath DIR, which goes with it; with --once it has DIR itself, which stays.",
       "The token leaves arguments and environment at once (the program executes itself anew); - as " +
         "TOKEN reads it from standard input. Programs get a clean environment, the claim's variables, and " +
         "those of --pass-env.",
@@ -53,7 +54,7 @@ export const worker = defineCommand({
       kind: "text",
       value: "DIR",
       env: "CPRG_WORKER_ROOT",
-      doc: "Where programs start and files are; made when missing",
+      doc: "What claims have their files in; made when missing",
     },
     label: {
       kind: "list",
