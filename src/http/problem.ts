@@ -15,6 +15,7 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   UNSUPPORTED_MEDIA_TYPE: 415,
   UPGRADE_REQUIRED: 426,
   DISK_FULL: 507,
+  TENANT_STORAGE_FULL: 507,
 };
 
 const TITLES: Readonly<Record<number, string>> = {

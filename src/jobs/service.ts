@@ -29,6 +29,8 @@ import { type JobView, jobView } from "./views.ts";
 export const QUEUE_MAX = 1000;
 /** Jobs that one tenant may have queued, so that none takes the whole queue. */
 export const QUEUE_TENANT_MAX = 500;
+/** Bytes that may be kept for one tenant: 10 GiB of logs and specs. */
+export const TENANT_BYTES_MAX = 10 * 1024 ** 3;
 /** When a client may try again after a full queue. */
 const QUEUE_FULL_RETRY_SECONDS = 5;
 
@@ -48,6 +50,8 @@ export interface JobServiceOptions {
   readonly tenantConcurrency?: number;
   readonly queueMax?: number;
   readonly queueTenantMax?: number;
+  /** Bytes that may be kept for one tenant. */
+  readonly tenantBytesMax?: number;
   /** Descriptors that can still be opened, for tests. */
   freeDescriptors?(): number;
   /** Waits between attempts to store an end, for tests. */
@@ -155,7 +159,8 @@ export class JobService {
   /**
    * Queues a job.
    *
-   * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, NO_INTERPRETER, or
+   * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, `resource_exhausted` with
+   *   reason TENANT_STORAGE_FULL, NO_INTERPRETER, or
    *   `invalid_argument` when a file would take the place of the code
    */
   async submit(tenant: string, spec: JobSpec): Promise<Job> {
@@ -295,10 +300,13 @@ export class JobService {
     const { queueMax = QUEUE_MAX, queueTenantMax = QUEUE_TENANT_MAX, store } = this.#options;
     const others = this.#inserting.length - 1;
     const own = this.#inserting.filter((inserting) => inserting === tenant).length - 1;
-    const [all, tenants] = await Promise.all([
+    const { tenantBytesMax = TENANT_BYTES_MAX } = this.#options;
+    const [all, tenants, bytes] = await Promise.all([
       store.jobs.queuedCount(),
       store.jobs.queuedCount(tenant),
+      store.jobs.storedBytes(tenant),
     ]);
+    if (bytes >= tenantBytesMax) throw storageFull(tenant, tenantBytesMax);
     if (all + others >= queueMax) throw queueFull(`${queueMax} jobs are queued`);
     if (tenants + own >= queueTenantMax) {
       throw queueFull(`${queueTenantMax} jobs of tenant "${tenant}" are queued`);
@@ -325,6 +333,15 @@ function stopping(): CprgError {
     op: "submit job",
     reason: "STOPPING",
     retryAfterSeconds: QUEUE_FULL_RETRY_SECONDS,
+  });
+}
+
+function storageFull(tenant: string, bytesMax: number): CprgError {
+  const state = `${Math.floor(bytesMax / 1024 ** 2)} MiB are stored for tenant "${tenant}"`;
+  return new CprgError("resource_exhausted", `Cannot take job: ${state}`, {
+    op: "submit job",
+    reason: "TENANT_STORAGE_FULL",
+    hint: "Old jobs go with the server's retention; an administrator can raise CPRG_TENANT_STORED_MB",
   });
 }
 

@@ -10,9 +10,17 @@ import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protoc
 import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
+import { SqliteKeys } from "./sqlite-keys.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
-const WRITES: ReadonlySet<StoreOp> = new Set(["append", "insert", "start", "finish"]);
+const WRITES: ReadonlySet<StoreOp> = new Set([
+  "append",
+  "insert",
+  "start",
+  "finish",
+  "insertKey",
+  "changeKey",
+]);
 
 /** Runs batches on an open database. */
 export class BatchRunner {
@@ -30,6 +38,7 @@ export class BatchRunner {
     this.#events = new SqliteEvents(db);
     const events = this.#events;
     const jobs = new SqliteJobs(db, events);
+    const keys = new SqliteKeys(db);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, JSON.parse(drafts) as TimedDraft[]),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -38,7 +47,11 @@ export class BatchRunner {
       get: ({ id }) => jobs.get(id),
       spec: ({ id }) => jobs.spec(id),
       list: (query) => jobs.list(query),
-      next: ({ busyTenants }) => jobs.next(busyTenants),
+      next: ({ busyTenants, shares }) => jobs.next(busyTenants, shares),
+      storedBytes: ({ tenant }) => this.#events.storedBytes(tenant),
+      insertKey: (key) => keys.insert(key),
+      listKeys: () => keys.list(),
+      changeKey: ({ id, change }) => keys.change(id, change),
       queuedCount: ({ tenant }) => jobs.queuedCount(tenant),
       counts: () => jobs.counts(),
       start: ({ id, instance, at }) => jobs.start(id, instance, at),

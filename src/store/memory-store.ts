@@ -4,7 +4,15 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EventLine, JobPage, JobQuery, LogHead, Store, TimedDraft } from "./contract.ts";
+import type {
+  EventLine,
+  JobPage,
+  JobQuery,
+  LogHead,
+  Store,
+  TenantShare,
+  TimedDraft,
+} from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import {
   byAge,
@@ -15,6 +23,7 @@ import {
   queuedDraft,
 } from "./job-rules.ts";
 import { emptyLog, endsOutsideFinish, finishedDraft, linkDrafts, readBounds } from "./log-lines.ts";
+import { memoryKeys } from "./memory-keys.ts";
 
 /** A store in memory. Closing it forgets everything. */
 export function memoryStore(): Store {
@@ -36,13 +45,15 @@ export function memoryStore(): Store {
       get: async (id) => jobs.get(id),
       spec: async (id) => jobs.spec(id),
       list: async (query) => jobs.list(query),
-      next: async (busyTenants) => jobs.next(busyTenants),
+      next: async (busyTenants, shares) => jobs.next(busyTenants, shares),
+      storedBytes: async (tenant) => jobs.storedBytes(tenant),
       queuedCount: async (tenant) => jobs.queuedCount(tenant),
       counts: async () => jobs.counts(),
       start: async (id, instance, at) => jobs.start(id, instance, at),
       finish: async (id, owner, outcome, at) => jobs.finish(id, { owner, outcome, at }),
       orphans: async (livingInstances) => jobs.orphans(livingInstances),
     },
+    keys: memoryKeys(),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -86,6 +97,12 @@ class MemoryLogs {
       page.push(line);
     }
     return page;
+  }
+
+  /** Bytes of a log's lines. */
+  bytes(subject: Subject): number {
+    const lines = this.#logs.get(subject)?.lines ?? [];
+    return lines.reduce((sum, { line }) => sum + Buffer.byteLength(line), 0);
   }
 
   head(subject: Subject): LogHead | null {
@@ -139,10 +156,23 @@ class MemoryJobs {
     return { jobs, nextCursor: hasMore ? toCursor(last) : null };
   }
 
-  next(busyTenants: readonly string[]): Job | null {
+  next(busyTenants: readonly string[], shares: readonly TenantShare[] = []): Job | null {
     const busy = new Set(busyTenants);
+    const known = new Map(shares.map((share) => [share.tenant, share]));
+    const place = ({ tenant }: Job) => known.get(tenant) ?? { share: 0, turn: 0 };
     const waiting = this.#all().filter((job) => job.status === "queued" && !busy.has(job.tenant));
-    return waiting.sort(byAge)[0] ?? null;
+    const inTurn = (a: Job, b: Job) =>
+      place(a).share - place(b).share || place(a).turn - place(b).turn || byAge(a, b);
+    return waiting.sort(inTurn)[0] ?? null;
+  }
+
+  storedBytes(tenant: string): number {
+    let bytes = 0;
+    for (const { job, spec } of this.#jobs.values()) {
+      if (job.tenant !== tenant) continue;
+      bytes += this.#logs.bytes(`job:${job.id}`) + Buffer.byteLength(JSON.stringify(spec));
+    }
+    return bytes;
   }
 
   queuedCount(tenant?: string): number {

@@ -5,6 +5,7 @@
 
 import type { Database } from "bun:sqlite";
 import { CprgError } from "../core/errors.ts";
+import { TENANCY } from "./tenancy-schema.ts";
 
 /**
  * A line of `events` is the exact text that was hashed, and where a log stands is read from its last
@@ -76,7 +77,7 @@ END;
 `;
 
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE];
+export const MIGRATIONS: readonly string[] = [CREATE, TENANCY];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

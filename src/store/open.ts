@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import type { CprgError } from "../core/errors.ts";
 import type { JobSpec } from "../core/job.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { Store, TimedDraft } from "./contract.ts";
+import { STORED_KEYS_MAX, type Store, type TimedDraft } from "./contract.ts";
 import type { StoreStats } from "./protocol.ts";
 import { WorkerLink } from "./worker-link.ts";
 
@@ -58,12 +58,20 @@ function fileStore(link: WorkerLink): FileStore {
       get: (id) => link.call("get", { id }),
       spec: (id) => link.call("spec", { id }, { answerBytes: SPEC_BYTES }),
       list: (query) => link.call("list", query, { answerBytes: query.limit * JOB_BYTES }),
-      next: (busyTenants) => link.call("next", { busyTenants }),
+      next: (busyTenants, shares = []) => link.call("next", { busyTenants, shares }),
+      storedBytes: (tenant) => link.call("storedBytes", { tenant }),
       queuedCount: (tenant) => link.call("queuedCount", { tenant: tenant ?? null }),
       counts: () => link.call("counts", null),
       start: (id, instance, at) => link.call("start", { id, instance, at }),
       finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
       orphans: (livingInstances) => link.call("orphans", { livingInstances }),
+    },
+    keys: {
+      insert: async (key) => {
+        await link.call("insertKey", key);
+      },
+      list: () => link.call("listKeys", null, { answerBytes: KEYS_BYTES }),
+      change: (id, change) => link.call("changeKey", { id, change }),
     },
     check: async () => {
       await link.call("check", null);
@@ -77,6 +85,8 @@ function fileStore(link: WorkerLink): FileStore {
 /** Rough sizes of a job in a list, and of a spec with its files. */
 const JOB_BYTES = 2048;
 const SPEC_BYTES = 2 * 1024 * 1024;
+/** Rough size of all keys. */
+const KEYS_BYTES = STORED_KEYS_MAX * 512;
 
 /** Rough sizes: only output, code and files are large. */
 function draftBytes(drafts: readonly TimedDraft[]): number {

@@ -66,9 +66,9 @@ describe("KeyRing", () => {
   test("knows whose a key is", () => {
     expect(ring.size).toBe(4);
     const of = (key: string) => ring.authenticate(key);
-    expect(of(`${KEY}A`)).toEqual({ tenant: "a", role: "tenant", ceilings: null });
-    expect(of(`${KEY}B`)).toEqual({ tenant: "b", role: "tenant", ceilings: null });
-    expect(of(`${KEY}C`)).toEqual({ tenant: "default", role: "admin", ceilings: null });
+    expect(of(`${KEY}A`)).toMatchObject({ tenant: "a", role: "tenant", ceilings: null });
+    expect(of(`${KEY}B`)).toMatchObject({ tenant: "b", role: "tenant", ceilings: null });
+    expect(of(`${KEY}C`)).toMatchObject({ tenant: "default", role: "admin", ceilings: null });
     expect(of(`${KEY}D`)?.ceilings).toEqual(CEILING_LIMITS);
   });
 
