@@ -21,6 +21,7 @@ import { type JsonLog, jsonLog } from "./log-json.ts";
 import { takeSignals } from "./run-stop.ts";
 import { announce } from "./serve-announce.ts";
 import { checkExposure, printSettings, type ServerKeys, serverKeys } from "./serve-config.ts";
+import { serveTenancy } from "./serve-tenancy.ts";
 import { type Address, formatAddress } from "./settings-parse.ts";
 import type { Terminal } from "./terminal.ts";
 import { VERSION } from "./version.ts";
@@ -103,6 +104,8 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
+  const tenancyLog = log.scope("tenancy");
+  const tenants = await serveTenancy(config, { store, keys, signingKey, log: tenancyLog, stack });
   const engine = await openEngine(config, log, config.settings.pool);
   stack.defer(async () => await engine.close());
   const service = new JobService({
@@ -115,6 +118,9 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     log: log.scope("jobs"),
     slots: settings.jobSlots,
     tenantConcurrency: settings.tenantConcurrency,
+    queueMax: settings.queueMax,
+    queueTenantMax: settings.queueTenantMax,
+    tenantBytesMax: settings.tenantStoredMb * 1024 ** 2,
   });
   // Before jobs of an earlier run start: they are not to be cut short by a port that is taken.
   checkFree(settings.addr);
@@ -125,7 +131,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     hostname: settings.addr.host,
     port: settings.addr.port,
     jobs: service,
-    keys: keys.ring,
+    ...tenants,
     engine,
     privileges,
     log: log.scope("http"),

@@ -10,14 +10,18 @@ import { CEILING_LIMITS, type Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
-import { requireKey } from "./auth.ts";
+import type { Tenancy } from "../tenancy/tenancy.ts";
+import { recordActions } from "./audit-actions.ts";
+import { isKeyPath, requireAdmin, requireKey } from "./auth.ts";
 import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { requestLog } from "./request-log.ts";
+import { auditRoutes } from "./routes/audit.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
+import { keyRoutes } from "./routes/keys.ts";
 import { languageRoutes } from "./routes/languages.ts";
 import {
   type EngineFacts,
@@ -26,11 +30,15 @@ import {
   statusRoutes,
 } from "./routes/status.ts";
 import { STREAMS_MAX, STREAMS_TENANT_MAX, streamRoutes } from "./routes/stream.ts";
+import { untilRevoked } from "./until-revoked.ts";
 
 /** What an app works with. */
 export interface AppOptions {
   readonly jobs: JobService;
   readonly keys: KeyRing;
+  readonly tenancy: Tenancy;
+  /** The audit log as it is now, sealed. */
+  exportAudit(): AsyncIterable<Uint8Array>;
   readonly engine: EngineFacts;
   readonly privileges: PrivilegeFacts;
   readonly log: Log;
@@ -50,7 +58,7 @@ export interface AppOptions {
 
 /** Builds the app. */
 export function createApp(options: AppOptions): Hono<AppEnv> {
-  const { jobs, keys, engine, privileges, log, version } = options;
+  const { jobs, keys, tenancy, engine, privileges, log, version } = options;
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
   const app = new Hono<AppEnv>();
@@ -58,7 +66,30 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use(requestLog(log, clock));
   app.use(safeHeaders);
   app.route("/", openRoutes(status));
-  app.use("/v1/*", requireKey(keys));
+  app.use("/v1/*", requireKey(keys, tenancy));
+  app.use("/v1/*", recordActions(tenancy.audit));
+  app.use("/v1/*", requireAdmin);
+  app.use("/v1/*", untilRevoked(isKeyPath));
+  app.route(
+    "/v1/keys",
+    keyRoutes({
+      registry: tenancy.registry,
+      ceilings,
+      bodies: {
+        budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+        timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
+      },
+    }),
+  );
+  app.route(
+    "/v1/audit",
+    auditRoutes({
+      audit: tenancy.audit,
+      exportAudit: options.exportAudit,
+      onBroken: (c, error) =>
+        log.error("answer broken off", { request_id: c.get("requestId"), error }),
+    }),
+  );
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
   app.route(

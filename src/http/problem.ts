@@ -5,7 +5,9 @@
 
 import type { Context } from "hono";
 import { type CprgError, type ErrorCode, HTTP_STATUS } from "../core/errors.ts";
+import { redactKeys } from "../core/redact-keys.ts";
 import type { AppEnv } from "./env.ts";
+import { presentedSecrets } from "./presented.ts";
 
 /** Reasons that have a status of their own; otherwise the code decides. */
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
@@ -88,11 +90,12 @@ export function problemOf(error: CprgError, requestId: string): Problem {
 /** The answer to a request that failed. */
 export function problemResponse(c: Context<AppEnv>, error: CprgError): Response {
   const problem = problemOf(error, c.get("requestId"));
+  const text = redactKeys(JSON.stringify(problem), presentedSecrets(c));
   const headers = new Headers({ "Content-Type": "application/problem+json" });
   if (problem.status === 401) headers.set("WWW-Authenticate", 'Bearer realm="cprg"');
   if (problem.status === 426) headers.set("Upgrade", "websocket");
   if (error.retryAfterSeconds !== undefined) {
     headers.set("Retry-After", String(Math.max(1, Math.ceil(error.retryAfterSeconds))));
   }
-  return c.newResponse(JSON.stringify(problem), { status: problem.status as 400, headers });
+  return c.newResponse(text, { status: problem.status as 400, headers });
 }

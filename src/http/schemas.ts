@@ -66,7 +66,8 @@ function refuseDroppedNames(body: Record<string, unknown>): void {
   }
 }
 
-function shapeError(error: z.ZodError): Error {
+/** What is wrong with the shape of a body, naming the field. */
+export function shapeError(error: z.ZodError): Error {
   const issue = error.issues[0];
   const path = fieldOf(issue?.path ?? []);
   if (issue?.code === "unrecognized_keys") {
@@ -75,6 +76,9 @@ function shapeError(error: z.ZodError): Error {
   }
   if (issue?.code === "invalid_union") {
     return invalid(path, `Cannot use ${path}: expected permission bits, such as "0755"`);
+  }
+  if (issue?.code === "invalid_value") {
+    return invalid(path, `Cannot use ${path}: expected ${issue.values.join(" or ")}`);
   }
   if (issue?.code === "invalid_type") {
     return invalid(path, `Cannot use ${path}: expected ${kindOf(issue.expected)}`);

@@ -15,7 +15,7 @@ import { fullPrivileges } from "../../src/sandbox/reduce-privileges.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { openStore } from "../../src/store/open.ts";
 import { requireHost } from "../helpers/host.ts";
-import { type Ask, KEY_A, keys, python, requestInit } from "../http/fixture.ts";
+import { type Ask, KEY_A, python, requestInit, tenantsOf } from "../http/fixture.ts";
 import { signingKey } from "./fixture.ts";
 
 const host = requireHost({ root: true, cgroup: true, programs: ["bash"] });
@@ -38,7 +38,7 @@ host.describe("a job on the local engine", () => {
     await jobs.start({ keepQueued: true });
     server = await startServer({
       jobs,
-      keys,
+      ...(await tenantsOf(store)),
       engine,
       privileges: fullPrivileges(),
       log,

@@ -13,6 +13,7 @@ import { ephemeralSigningKey } from "../../../src/store/signing-key.ts";
 import { KeyRing } from "../../../src/tenancy/key-ring.ts";
 import { hashKey } from "../../../src/tenancy/keys.ts";
 import { makeHome } from "../../e2e/cprg.ts";
+import { tenantsOf } from "../../http/fixture.ts";
 import { openBenchEngine } from "../engine.ts";
 import { type Lag, startLagProbe } from "../lag-probe.ts";
 import { median, percentile, type Row, SAMPLES_MIN } from "../row.ts";
@@ -98,9 +99,17 @@ async function startInProcess(
   stack.defer(async () => await jobs.stop(0));
   const key = newId();
   const keys = new KeyRing([{ tenant: "default", role: "tenant", hash: hashKey(key) }]);
+  const tenants = await tenantsOf(store, keys);
   const address = { hostname: "127.0.0.1", port: 0, version: "bench" };
   const privileges = fullPrivileges();
-  const server = await startServer({ ...address, jobs, keys, engine, privileges, log: silentLog });
+  const server = await startServer({
+    ...address,
+    ...tenants,
+    jobs,
+    engine,
+    privileges,
+    log: silentLog,
+  });
   stack.defer(async () => await server.stop());
   return { server, key };
 }
