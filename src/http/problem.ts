@@ -43,6 +43,9 @@ const TITLES: Readonly<Record<number, string>> = {
 /** Codes whose messages may hold what clients must not see. */
 const HIDDEN_CODES: readonly ErrorCode[] = ["internal", "unknown", "data_loss"];
 
+/** Fields that may repeat what a client sent. */
+const ECHOES: readonly string[] = ["detail", "hint", "field"];
+
 /** A problem document. */
 export interface Problem {
   readonly type: "about:blank";
@@ -90,12 +93,14 @@ export function problemOf(error: CprgError, requestId: string): Problem {
 /** The answer to a request that failed. */
 export function problemResponse(c: Context<AppEnv>, error: CprgError): Response {
   const problem = problemOf(error, c.get("requestId"));
-  const text = redactKeys(JSON.stringify(problem), presentedSecrets(c));
+  const secrets = presentedSecrets(c);
+  const clean = (name: string, value: unknown) =>
+    ECHOES.includes(name) && typeof value === "string" ? redactKeys(value, secrets) : value;
   const headers = new Headers({ "Content-Type": "application/problem+json" });
   if (problem.status === 401) headers.set("WWW-Authenticate", 'Bearer realm="cprg"');
   if (problem.status === 426) headers.set("Upgrade", "websocket");
   if (error.retryAfterSeconds !== undefined) {
     headers.set("Retry-After", String(Math.max(1, Math.ceil(error.retryAfterSeconds))));
   }
-  return c.newResponse(text, { status: problem.status as 400, headers });
+  return c.newResponse(JSON.stringify(problem, clean), { status: problem.status as 400, headers });
 }

@@ -1,15 +1,14 @@
 /** `/v1/keys`, for administrators: make, list, look, rotate, revoke. A key is shown when it is made. */
 
 import { Hono } from "hono";
-import { timestamp } from "../../core/clock.ts";
 import { invalid } from "../../core/errors.ts";
 import { isId } from "../../core/ids.ts";
-import type { StoredKey } from "../../core/key.ts";
 import type { Limits } from "../../core/limits.ts";
-import type { KeyRegistry, MadeKey } from "../../tenancy/key-registry.ts";
+import type { KeyRegistry } from "../../tenancy/key-registry.ts";
 import { type BodyRules, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { keyRequest, rotateRequest } from "../key-schemas.ts";
+import { keyView, madeView } from "../key-views.ts";
 import { readNumber, readQuery } from "../query.ts";
 
 /** Keys on a page of the list. */
@@ -71,29 +70,4 @@ export function keyRoutes({ registry, ceilings, bodies }: KeyRoutesOptions): Hon
     return c.json(madeView(made), 201);
   });
   return app;
-}
-
-/** A key as administrators see it. */
-export function keyView(key: StoredKey) {
-  return {
-    key_id: key.id,
-    tenant: key.tenant,
-    role: key.role,
-    name: key.name,
-    prefix: key.prefix,
-    ceilings: key.ceilings,
-    rate_per_min: key.ratePerMin,
-    created_at: timestamp(key.createdAt),
-    last_used_at: timeOrNull(key.lastUsedAt),
-    expires_at: timeOrNull(key.expiresAt),
-    revoked_at: timeOrNull(key.revokedAt),
-  };
-}
-
-function madeView({ key, stored }: MadeKey) {
-  return { ...keyView(stored), key };
-}
-
-function timeOrNull(at: number | null): string | null {
-  return at === null ? null : timestamp(at);
 }
