@@ -65,10 +65,16 @@ function exposed({ settings }: LoadedConfig, state: string, hint: string): CprgE
   return configError(message, hint);
 }
 
-/** The keys that were configured, else the one of the data directory. */
-export async function serverKeys({ settings, keys }: LoadedConfig): Promise<ServerKeys> {
+/**
+ * The keys that were configured, else the one of the data directory; where others can reach the
+ * server, none that nobody asked for.
+ */
+export async function serverKeys(config: LoadedConfig): Promise<ServerKeys> {
+  const { settings, keys } = config;
   const configured = [...settings.apiKeys, ...settings.adminKeys, ...keys];
-  if (configured.length > 0) return { ring: new KeyRing(configured), madeKey: null };
+  if (configured.length > 0 || isExposed(config)) {
+    return { ring: new KeyRing(configured), madeKey: null };
+  }
   const own = await openKeyFile(keyFile(settings.dataDir));
   const entry: KeyEntry = { tenant: DEFAULT_TENANT, role: "admin", hash: hashKey(own.key) };
   return { ring: new KeyRing([entry]), madeKey: own.isNew ? own.key : null };

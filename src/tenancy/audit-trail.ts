@@ -3,8 +3,7 @@
  * records. What cannot be kept is counted, and the count is recorded.
  */
 
-import type { AuditRecord } from "../core/audit.ts";
-import { AUDIT_SUBJECT } from "../core/audit.ts";
+import { AUDIT_SUBJECT, type AuditRecord } from "../core/audit.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import type { Log } from "../core/log.ts";
 import type { EventLog, TimedDraft } from "../store/contract.ts";
@@ -82,9 +81,10 @@ export class AuditTrail {
     await Promise.resolve();
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, AUDIT_BATCH_MAX);
+      const lost = this.#lost;
       try {
         await this.#events.append(AUDIT_SUBJECT, [...this.#lostDraft(), ...batch]);
-        this.#lost = 0;
+        this.#lost -= lost;
       } catch (error) {
         this.#lost += batch.length;
         this.#log.error("audit records not stored", { count: batch.length, error });

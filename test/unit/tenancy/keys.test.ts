@@ -84,3 +84,11 @@ describe("KeyRing", () => {
     expect(() => new KeyRing(parse(`a:${KEY},a:${KEY}`))).toThrow("one key");
   });
 });
+
+test("the defaults of settings are those of what they set", async () => {
+  const { SETTINGS } = await import("../../../src/cli/config-table.ts");
+  const service = await import("../../../src/jobs/service.ts");
+  expect(SETTINGS.queueMax.fallback()).toBe(service.QUEUE_MAX);
+  expect(SETTINGS.queueTenantMax.fallback()).toBe(service.QUEUE_TENANT_MAX);
+  expect(SETTINGS.tenantStoredMb.fallback() * 1024 ** 2).toBe(service.TENANT_BYTES_MAX);
+});
