@@ -23,7 +23,6 @@ export const audit = defineCommand({
     ],
     examples: [
       { line: "cprg audit --export audit.ndjson", does: "Keep the sealed log" },
-      { line: "cprg verify audit.ndjson", does: "Check that nothing in it was changed" },
       {
         line: "cprg audit | jq -r 'select(.data.action == \"key.create\") | .at'",
         does: "When keys were made",

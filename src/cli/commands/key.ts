@@ -22,7 +22,7 @@ export const key = defineCommand({
   summary: "Make, list, rotate and revoke API keys",
   help: {
     usage: [
-      "create [--tenant NAME] [--role ROLE] [--name TEXT] [--expires TIME] [--rate-per-min N] [--ceilings NAME=N,…]",
+      "create [--tenant NAME] [--role ROLE] [--name TEXT] [--expires TIME] [flags]",
       "list [--json]",
       "rotate ID [--overlap TIME]",
       "revoke ID",

@@ -87,8 +87,9 @@ describe("KeyRing", () => {
 
 test("the defaults of settings are those of what they set", async () => {
   const { SETTINGS } = await import("../../../src/cli/config-table.ts");
+  const host = { uid: 0, env: {}, dataDir: "/" };
   const service = await import("../../../src/jobs/service.ts");
-  expect(SETTINGS.queueMax.fallback()).toBe(service.QUEUE_MAX);
-  expect(SETTINGS.queueTenantMax.fallback()).toBe(service.QUEUE_TENANT_MAX);
-  expect(SETTINGS.tenantStoredMb.fallback() * 1024 ** 2).toBe(service.TENANT_BYTES_MAX);
+  expect(SETTINGS.queueMax.fallback(host)).toBe(service.QUEUE_MAX);
+  expect(SETTINGS.queueTenantMax.fallback(host)).toBe(service.QUEUE_TENANT_MAX);
+  expect(SETTINGS.tenantStoredMb.fallback(host) * 1024 ** 2).toBe(service.TENANT_BYTES_MAX);
 });
