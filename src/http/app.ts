@@ -3,7 +3,7 @@
  * runs under a listener (`serve.ts`) or in memory (`app.request()`).
  */
 
-import { Hono, type MiddlewareHandler } from "hono";
+import { type Context, Hono, type MiddlewareHandler } from "hono";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { CEILING_LIMITS, type Limits } from "../core/limits.ts";
@@ -61,6 +61,12 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   const { jobs, keys, tenancy, engine, privileges, log, version } = options;
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
+  const bodies = {
+    budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+    timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
+  };
+  const onBroken = (c: Context<AppEnv>, error: unknown): void =>
+    log.error("answer broken off", { request_id: c.get("requestId"), error });
   const app = new Hono<AppEnv>();
 
   app.use(requestLog(log, clock));
@@ -70,26 +76,9 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use("/v1/*", recordActions(tenancy.audit));
   app.use("/v1/*", requireAdmin);
   app.use("/v1/*", untilRevoked(isKeyPath));
-  app.route(
-    "/v1/keys",
-    keyRoutes({
-      registry: tenancy.registry,
-      ceilings,
-      bodies: {
-        budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
-        timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
-      },
-    }),
-  );
-  app.route(
-    "/v1/audit",
-    auditRoutes({
-      audit: tenancy.audit,
-      exportAudit: options.exportAudit,
-      onBroken: (c, error) =>
-        log.error("answer broken off", { request_id: c.get("requestId"), error }),
-    }),
-  );
+  app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, ceilings, bodies }));
+  const { exportAudit } = options;
+  app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, onBroken }));
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
   app.route(
@@ -108,12 +97,8 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
       jobs,
       ceilings,
       cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
-      bodies: {
-        budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
-        timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
-      },
-      onBroken: (c, error) =>
-        log.error("answer broken off", { request_id: c.get("requestId"), error }),
+      bodies,
+      onBroken,
     }),
   );
 
