@@ -2,8 +2,13 @@
 
 import { z } from "zod";
 import { ROLES } from "../core/key.ts";
-import type { Limits } from "../core/limits.ts";
-import { DEFAULT_LIMITS } from "../core/limits.ts";
+import {
+  ceilingMost,
+  LIMIT_NAMES,
+  LIMIT_RULES,
+  type Limits,
+  SMALLEST_FRACTION,
+} from "../core/limits.ts";
 import { keyCeilings } from "../tenancy/key-ceilings.ts";
 import { KEY_SECONDS_MAX, type KeyRequest } from "../tenancy/key-registry.ts";
 import { DEFAULT_TENANT } from "../tenancy/keys.ts";
@@ -13,11 +18,15 @@ import { shapeError } from "./schemas.ts";
 /** How long the old key goes on after a rotation, unless told otherwise. */
 export const OVERLAP_SECONDS_DEFAULT = 3600;
 
-const limitNames = Object.fromEntries(
-  Object.keys(DEFAULT_LIMITS).map((name) => [
-    name,
-    z.number().optional().meta({ minimum: 1, maximum: 1000 }),
-  ]),
+const ceilings = Object.fromEntries(
+  LIMIT_NAMES.map((name) => {
+    const most = ceilingMost(name);
+    const range = {
+      minimum: LIMIT_RULES[name].fraction ? SMALLEST_FRACTION : 1,
+      ...(Number.isFinite(most) ? { maximum: most } : {}),
+    };
+    return [name, z.number().optional().meta(range)];
+  }),
 );
 
 /** The body of `POST /v1/keys`. */
@@ -41,7 +50,7 @@ export const keyBody = z
       maximum: RATE_PER_MIN_MAX,
     }),
     ceilings: z
-      .strictObject(limitNames)
+      .strictObject(ceilings)
       .nullable()
       .optional()
       .describe("Ceilings of what runs under it, where they are lower than the server's."),

@@ -35,8 +35,11 @@ async function listed(home: Home, env = {}): Promise<Record<string, unknown>[]> 
 
 /** The bytes of every file of the data directory. */
 function storedText(home: Home): string {
-  const names = readdirSync(home.dataDir).filter((name) => name !== "api-key");
-  return names.map((name) => readFileSync(join(home.dataDir, name), "latin1")).join("\n");
+  const entries = readdirSync(home.dataDir, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && entry.name !== "api-key");
+  return files
+    .map(({ parentPath, name }) => readFileSync(join(parentPath, name), "latin1"))
+    .join("\n");
 }
 
 test("keys are made without a server, managed over HTTP while it runs, and leave no trace", async () => {
