@@ -9,7 +9,6 @@ import type {
   JobPage,
   JobQuery,
   OnceRequest,
-  Pruned,
   Store,
   TenantShare,
 } from "./contract.ts";
@@ -69,7 +68,17 @@ export function memoryStore(): Store {
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
     storedBytes: async (tenant) => jobs.storedBytes(tenant) + execs.storedBytes(tenant),
-    prune: async (before) => jobs.prune(before),
+    prune: async (before) => {
+      const ended = () => [
+        ...jobs.ended(before),
+        ...execs.ended(before),
+        ...sandboxes.ended(before, (id) => execs.areIn(id)),
+      ];
+      const step = ended().slice(0, PRUNE_STEP_RUNS);
+      const events = step.reduce((sum, remove) => sum + remove(), 0);
+      // A sandbox may go now that its last exec has.
+      return { runs: step.length, events, isDone: ended().length === 0 };
+    },
     keys: memoryKeys(),
     check: async () => undefined,
     close: async () => {
@@ -203,15 +212,13 @@ class MemoryJobs {
       .sort(byAge);
   }
 
-  prune(before: number): Pruned {
+  /** How to remove each that ended before a time: returns how many lines its log had. */
+  ended(before: number): readonly (() => number)[] {
     const ended = this.#all().filter(({ finishedAt }) => (finishedAt ?? before) < before);
-    const step = ended.slice(0, PRUNE_STEP_RUNS);
-    let events = 0;
-    for (const { id } of step) {
+    return ended.map(({ id }) => () => {
       this.#jobs.delete(id);
-      events += this.#logs.remove(`job:${id}`);
-    }
-    return { runs: step.length, events, isDone: step.length === ended.length };
+      return this.#logs.remove(`job:${id}`);
+    });
   }
 
   clear(): void {

@@ -150,6 +150,12 @@ const ENDED_BY_AGE = `
 CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 `;
 
+/** The same of execs and sandboxes. */
+const SANDBOXES_BY_AGE = `
+CREATE INDEX execs_ended ON execs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX sandboxes_ended ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+`;
+
 /** All steps, oldest first. */
 export const MIGRATIONS: readonly string[] = [
   CREATE,
@@ -157,6 +163,7 @@ export const MIGRATIONS: readonly string[] = [
   REQUESTS_AND_LABELS,
   ENDED_BY_AGE,
   TENANCY,
+  SANDBOXES_BY_AGE,
 ];
 
 /** What `application_id` holds: "cprg" in ASCII. */
