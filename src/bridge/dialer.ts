@@ -108,18 +108,24 @@ async function register(session: ClientHttp2Session, opened: Opened): Promise<Di
   const { signal } = options;
   const aborted = new AbortController();
   let control = parseControl([]);
-  const told = Promise.withResolvers<void>();
+  // `Promise.withResolvers` needs a newer Node than the one that is supported.
+  let tell: () => void = () => undefined;
+  let giveUp: (reason: unknown) => void = () => undefined;
+  const told = new Promise<void>((resolve, reject) => {
+    tell = resolve;
+    giveUp = reject;
+  });
   // Refused while nobody waits any more: the stream's reader hears of it.
-  told.promise.catch(() => undefined);
+  told.catch(() => undefined);
   const onHeader = (fields: Headers): void => {
     try {
       control = parseControl([...fields]);
     } catch (error) {
-      told.reject(error);
+      giveUp(error);
     }
     if (control.methods.includes(HTTP2_PING)) keepAlive(session, options.ping);
     // Without them it may be a plain peer, or a refusal whose status is yet to come.
-    if (fields.has("x-control-methods")) told.resolve();
+    if (fields.has("x-control-methods")) tell();
   };
   const received = primed(
     createClient(WorkerBridge, transportOver(session, authority)).connect(
@@ -137,11 +143,11 @@ async function register(session: ClientHttp2Session, opened: Opened): Promise<Di
       throw streamError(thrown);
     },
   );
-  const limit = setTimeout(told.resolve, HEADERS_MS_MAX);
-  const onAbort = (): void => told.reject(signal?.reason);
+  const limit = setTimeout(tell, HEADERS_MS_MAX);
+  const onAbort = (): void => giveUp(signal?.reason);
   signal?.addEventListener("abort", onAbort, { once: true });
   try {
-    await Promise.race([told.promise, first]);
+    await Promise.race([told, first]);
   } catch (error) {
     channel.close(CprgError.from(error));
     throw error;

@@ -82,6 +82,8 @@ export interface ListenerOptions<Identity> {
   readonly tls?: ListenerTls;
   readonly admission: Admission<Identity>;
   readonly ping?: PingOptions;
+  /** From a connection to its first stream; default {@link HANDSHAKE_MS_MAX}. */
+  readonly handshakeMs?: number;
   /** Connections at once; more are closed before a byte is read. */
   readonly connectionsMax?: number;
 }
@@ -122,7 +124,7 @@ export async function listen<Identity>(options: ListenerOptions<Identity>): Prom
   server.on("session", (session: ServerHttp2Session) => {
     sessions.add(session);
     session.once("close", () => sessions.delete(session));
-    watch(session, options.ping);
+    watch(session, options);
   });
   server.on("stream", (stream: ServerHttp2Stream, headers, _flags, rawHeaders) => {
     if (headers[":path"]?.split("?", 1)[0] !== handler.requestPath) {
@@ -157,8 +159,11 @@ function createHttp2(tls: ListenerTls | undefined): Http2Server {
 }
 
 /** A connection that opens no stream, is silent, or breaks HTTP/2 goes. */
-function watch(session: ServerHttp2Session, ping: PingOptions | undefined): void {
-  const timer = setTimeout(() => session.destroy(), HANDSHAKE_MS_MAX);
+function watch(
+  session: ServerHttp2Session,
+  { ping, handshakeMs = HANDSHAKE_MS_MAX }: Pick<ListenerOptions<never>, "ping" | "handshakeMs">,
+): void {
+  const timer = setTimeout(() => session.destroy(), handshakeMs);
   session.once("stream", () => clearTimeout(timer));
   session.once("close", () => clearTimeout(timer));
   session.on("error", () => undefined);

@@ -207,6 +207,11 @@ class StreamMux implements Mux, CallHost {
   #receive(frame: Frame): Promise<void> | undefined {
     this.counts.framesReceived += 1;
     this.counts.bytesReceived += frame.payload.length;
+    if (this.#end !== undefined) {
+      // This side is closing: its calls are over, and it begins no others.
+      this.counts.late += 1;
+      return undefined;
+    }
     const hold = this.#dispatch(frame);
     if (this.counts.dropped > DROPPED_FRAMES_MAX) {
       const reason = "PROTOCOL_ERROR";

@@ -15,6 +15,8 @@ export interface AnswerTaker {
    * @throws CprgError when it is none of this method: the call is given up with it
    */
   response(payload: Uint8Array, call: OutgoingCall): Promise<void> | undefined;
+  /** Whether a RESPONSE ends the call. */
+  isEnd(payload: Uint8Array): boolean;
   /** The callee's end; either this or `leave` comes, once. */
   end(error: CprgError | undefined): void;
   /** This side has given up. */
@@ -102,6 +104,11 @@ export class OutgoingCall {
 
   /** Takes a RESPONSE. A promise holds back the stream. */
   response(payload: Uint8Array): Promise<void> | undefined {
+    if (this.#isLeft) {
+      // Nobody hears of it, but the id is free.
+      if (this.#setup.taker.isEnd(payload)) this.end();
+      return undefined;
+    }
     try {
       return this.#setup.taker.response(payload, this);
     } catch (error) {

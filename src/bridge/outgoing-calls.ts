@@ -46,7 +46,8 @@ export class OutgoingCalls {
 
   /** Takes a RESPONSE. A promise holds back the stream. */
   response({ id, payload }: Frame): Promise<void> | undefined {
-    const call = this.#expect(id);
+    const call = this.#open.get(id);
+    if (call === undefined || call.isLeft) this.#unexpected(id, call);
     return call?.response(payload);
   }
 
@@ -54,7 +55,7 @@ export class OutgoingCalls {
   error({ id, error }: Frame): void {
     const call = this.#open.get(id);
     if (call !== undefined) call.end(errorOfText(error));
-    else this.#expect(id);
+    else this.#unexpected(id, call);
   }
 
   /** Credit for items that the call sends. */
@@ -70,12 +71,9 @@ export class OutgoingCalls {
     for (const call of [...this.#open.values()]) call.end(error);
   }
 
-  #expect(id: string): OutgoingCall | undefined {
-    const call = this.#open.get(id);
-    if (call !== undefined && !call.isLeft) return call;
+  #unexpected(id: string, call: OutgoingCall | undefined): void {
     if (call !== undefined || isNoticeId(id)) this.#counts.late += 1;
     else this.#counts.dropped += 1;
-    return undefined;
   }
 
   #problem({ signal }: CallOptions): CprgError | undefined {

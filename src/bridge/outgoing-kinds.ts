@@ -29,6 +29,10 @@ export class OneAnswer<Response> implements AnswerTaker {
     call.end();
   }
 
+  isEnd(): boolean {
+    return true;
+  }
+
   leave(error: CprgError): void {
     this.#reject(error);
   }
@@ -79,6 +83,10 @@ export class ItemAnswers<Item> implements AnswerTaker {
       throw new CprgError("resource_exhausted", "an item came without credit");
     }
     return this.queue.push(payload);
+  }
+
+  isEnd(payload: Uint8Array): boolean {
+    return payload.length === 0;
   }
 
   end(error: CprgError | undefined): void {

@@ -7,9 +7,11 @@
 import type { EventDraft, Subject } from "../core/event.ts";
 import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { Task, TaskChange, TaskEndStatus, TaskStatus } from "../core/task.ts";
 
 /** A draft with the time at which it happened, in milliseconds since 1970. */
 export interface TimedDraft {
@@ -87,6 +89,15 @@ export interface EarlierRequest {
   readonly bodyHash: string;
 }
 
+/** What a tenant has of the server now, and when it last got something. */
+export interface TenantShare {
+  readonly tenant: string;
+  /** What runs for it. */
+  readonly share: number;
+  /** Rises with every job that is given a place; 0 for never. */
+  readonly turn: number;
+}
+
 /** Jobs and their queue. A change and its event commit together. */
 export interface JobStore {
   /** Puts a job into the queue with its `queued` event. */
@@ -108,8 +119,12 @@ export interface JobStore {
   spec(id: string): Promise<JobSpec | null>;
   /** @throws CprgError `invalid_argument` for a cursor that is none */
   list(query: JobQuery): Promise<JobPage>;
-  /** The oldest queued job of a tenant that is not in `busyTenants`; changes nothing. */
-  next(busyTenants: readonly string[]): Promise<Job | null>;
+  /**
+   * The oldest queued job of the tenant whose turn it is, among those not in `busyTenants`: the one
+   * with the smallest `share`, then with the smallest `turn`, then with the oldest job. A tenant
+   * that is not among the shares has 0 and 0. Changes nothing.
+   */
+  next(busyTenants: readonly string[], shares?: readonly TenantShare[]): Promise<Job | null>;
   /** How many jobs wait, of one tenant or of all. */
   queuedCount(tenant?: string): Promise<number>;
   /** Counts by status, of all tenants. */
@@ -200,13 +215,92 @@ export interface Pruned {
   /** Nothing is left to remove, and the file is as small as it gets. */
   readonly isDone: boolean;
 }
+/** API keys that were made here, by their hash. */
+export interface KeyStore {
+  /**
+   * Keeps a new key.
+   *
+   * @throws CprgError `already_exists` for an id or hash that is there, `resource_exhausted` with
+   *   reason KEYS_FULL when there are {@link STORED_KEYS_MAX}
+   */
+  insert(key: StoredKey): Promise<void>;
+  /** Every key, revoked ones too, oldest first. */
+  list(): Promise<readonly StoredKey[]>;
+  /**
+   * Revokes, lets end or marks as used. Nothing is taken back: a revocation and an end can only
+   * come earlier, a use only be later.
+   *
+   * @returns the key as it is then; null when there is none
+   */
+  change(id: string, change: KeyChange): Promise<StoredKey | null>;
+}
+
+/** Keys that a store keeps, revoked ones too. */
+export const STORED_KEYS_MAX = 10_000;
+
+/** One page of tasks, newest first. */
+export interface TaskPage {
+  readonly tasks: readonly Task[];
+  /** Opaque; null on the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** Which tasks to list. */
+export interface TaskQuery {
+  readonly tenant: string;
+  readonly limit: number;
+  readonly cursor?: string;
+  readonly status?: TaskStatus;
+}
+
+/** Tasks. A change and its event commit together, before the call returns. */
+export interface TaskStore {
+  /**
+   * Puts a task into the queue.
+   *
+   * @param sealedEnv its environment as only the control plane can read it; null: none
+   * @throws CprgError `already_exists` when one has the id, or had it; `failed_precondition` when it
+   *   does not wait
+   */
+  insert(task: Task, sealedEnv: Uint8Array | null): Promise<void>;
+  get(id: string): Promise<Task | null>;
+  /** The environment while it was not delivered; null afterwards, and when there is none. */
+  sealedEnv(id: string): Promise<Uint8Array | null>;
+  /** @throws CprgError `invalid_argument` for a cursor that is none */
+  list(query: TaskQuery): Promise<TaskPage>;
+  /**
+   * Changes a task; what runs or has ended loses its environment.
+   *
+   * @throws CprgError `not_found`, and what `reduceTask` throws: then nothing has changed
+   */
+  change(id: string, change: TaskChange): Promise<Task>;
+  /** Those of one status, oldest first, after a place. */
+  unfinished(query: UnfinishedQuery): Promise<readonly Task[]>;
+}
+
+/** Which tasks that have not ended. */
+export interface UnfinishedQuery {
+  readonly status: Exclude<TaskStatus, TaskEndStatus>;
+  readonly limit: number;
+  readonly after?: { readonly createdAt: number; readonly id: string };
+}
+
+/** Tasks that one call of {@link TaskStore.unfinished} gives at most. */
+export const UNFINISHED_MAX = 1000;
 
 /** Everything that is kept. */
 export interface Store {
+  readonly keys: KeyStore;
   readonly jobs: JobStore;
   readonly sandboxes: SandboxStore;
   readonly execs: ExecStore;
+  readonly tasks: TaskStore;
   readonly events: EventLog;
+  /**
+   * Bytes that are kept for a tenant, as they are stored: specs and logs of jobs, logs of execs from
+   * their end on.
+   */
+  storedBytes(tenant: string): Promise<number>;
   /**
    * One bounded step of removing runs that ended before a time. What is removed is not found any
    * more; heads of tenants' chains stay, so that what is kept can still be verified.

@@ -6,9 +6,11 @@
 import type { Subject } from "../core/event.ts";
 import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { Task, TaskChange } from "../core/task.ts";
 import type {
   EarlierRequest,
   EventLine,
@@ -21,7 +23,11 @@ import type {
   Pruned,
   SandboxPage,
   SandboxQuery,
+  TaskPage,
+  TaskQuery,
+  TenantShare,
   TimedDraft,
+  UnfinishedQuery,
 } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
@@ -73,7 +79,17 @@ export interface StoreOps {
   get: { input: { readonly id: string }; output: Job | null };
   spec: { input: { readonly id: string }; output: JobSpec | null };
   list: { input: JobQuery; output: JobPage };
-  next: { input: { readonly busyTenants: readonly string[] }; output: Job | null };
+  next: {
+    input: { readonly busyTenants: readonly string[]; readonly shares: readonly TenantShare[] };
+    output: Job | null;
+  };
+  storedBytes: { input: { readonly tenant: string }; output: number };
+  insertKey: { input: StoredKey; output: null };
+  listKeys: { input: null; output: readonly StoredKey[] };
+  changeKey: {
+    input: { readonly id: string; readonly change: KeyChange };
+    output: StoredKey | null;
+  };
   queuedCount: { input: { readonly tenant: string | null }; output: number };
   counts: { input: null; output: Readonly<Record<Status, number>> };
   start: {
@@ -112,6 +128,15 @@ export interface StoreOps {
     input: { readonly livingInstances: readonly string[] };
     output: readonly ExecRecord[];
   };
+  insertTask: {
+    input: { readonly task: Task; readonly sealedEnv: Uint8Array | null };
+    output: null;
+  };
+  getTask: { input: { readonly id: string }; output: Task | null };
+  taskEnv: { input: { readonly id: string }; output: Uint8Array | null };
+  listTasks: { input: TaskQuery; output: TaskPage };
+  changeTask: { input: { readonly id: string; readonly change: TaskChange }; output: Task };
+  unfinishedTasks: { input: UnfinishedQuery; output: readonly Task[] };
   prune: { input: { readonly before: number }; output: Pruned };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };

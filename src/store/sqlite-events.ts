@@ -49,6 +49,16 @@ export class SqliteEvents {
     this.#remember(subject, { id, head: { ...head, previous } });
   }
 
+  /** Counts bytes that are kept with a log, its spec or its artifacts, and whose the log is. */
+  charge(subject: Subject, tenant: string, bytes: number): void {
+    if (this.#find(subject) !== null) this.#statements.charge.run({ subject, tenant, bytes });
+  }
+
+  /** Bytes that are kept for a tenant. */
+  storedBytes(tenant: string): number {
+    return this.#statements.stored.get({ tenant })?.bytes ?? 0;
+  }
+
   read(subject: Subject, fromSeq: number, asked: { limit: number; maxBytes: number }): EventLine[] {
     const { limit, maxBytes } = readBounds(fromSeq, asked);
     const id = this.#find(subject)?.id;
@@ -109,7 +119,12 @@ export class SqliteEvents {
     if (lines.length === 0) return { lines, head, id: found?.id ?? 0 };
     this.#touched.add(subject);
     const id = found?.id ?? this.#create(subject);
-    for (const { seq, line } of lines) this.#statements.insert.run(id, seq, line);
+    let bytes = 0;
+    for (const { seq, line } of lines) {
+      this.#statements.insert.run(id, seq, line);
+      bytes += Buffer.byteLength(line);
+    }
+    this.#statements.grow.run(bytes, id);
     this.#addedRows += lines.length;
     if (head.complete) this.#statements.complete.run({ id });
     this.#remember(subject, { id, head });
@@ -153,11 +168,12 @@ export class SqliteEvents {
     }
   }
 
-  /** Whether the end of this log is that of a job or an exec, and commits with it. */
+  /** Whether the end of this log is that of a job, an exec or a task, and commits with it. */
   #hasOwner(subject: Subject): boolean {
-    const { job, exec } = this.#statements;
+    const { job, exec, task } = this.#statements;
     if (subject.startsWith("job:")) return job.get({ id: subject.slice(4) }) !== null;
-    return subject.startsWith("exec:") && exec.get({ id: subject.slice(5) }) !== null;
+    if (subject.startsWith("exec:")) return exec.get({ id: subject.slice(5) }) !== null;
+    return subject.startsWith("task:") && task.get({ id: subject.slice(5) }) !== null;
   }
 }
 
@@ -176,6 +192,13 @@ function prepare(db: Database) {
     insert: db.prepare<null, [number, number, string]>(
       "INSERT INTO events (log, seq, line) VALUES (?, ?, ?)",
     ),
+    grow: db.prepare<null, [number, number]>("UPDATE logs SET bytes = bytes + ? WHERE id = ?"),
+    charge: db.prepare<null, { subject: string; tenant: string; bytes: number }>(
+      "UPDATE logs SET tenant = $tenant, bytes = bytes + $bytes WHERE subject = $subject",
+    ),
+    stored: db.prepare<{ bytes: number }, { tenant: string }>(
+      "SELECT bytes FROM tenant_bytes WHERE tenant = $tenant",
+    ),
     complete: db.prepare<null, { id: number }>("UPDATE logs SET complete = 1 WHERE id = $id"),
     lines: db.prepare<EventLine, { id: number; fromSeq: number; limit: number }>(
       "SELECT seq, line FROM events WHERE log = $id AND seq >= $fromSeq ORDER BY seq LIMIT $limit",
@@ -192,5 +215,6 @@ function prepare(db: Database) {
     ),
     job: db.prepare<{ id: string }, { id: string }>("SELECT id FROM jobs WHERE id = $id"),
     exec: db.prepare<{ id: string }, { id: string }>("SELECT id FROM execs WHERE id = $id"),
+    task: db.prepare<{ id: string }, { id: string }>("SELECT id FROM tasks WHERE id = $id"),
   };
 }

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Mux } from "../../src/bridge/contract.ts";
 import { Handlers } from "../../src/bridge/handlers.ts";
 import { type Admission, type ListenerOptions, listen } from "../../src/bridge/listener.ts";
-import { CREDIT, HTTP2_PING } from "../../src/bridge/methods.ts";
+import { CREDIT, HEARTBEAT_NOTICE, HTTP2_PING } from "../../src/bridge/methods.ts";
 import { openMux } from "../../src/bridge/mux.ts";
 import { CprgError } from "../../src/core/errors.ts";
 
@@ -42,7 +42,8 @@ export async function startControl(options: ControlOptions = {}): Promise<Contro
           control: { methods: lists, version: "test", heartbeatSeconds: 5, secret: undefined },
           connected: (stream) => {
             const peer = new Set(registration.methods);
-            const mux = openMux(stream, { handlers: new Handlers(), own: lists, peer });
+            const handlers = new Handlers().notice(HEARTBEAT_NOTICE, () => undefined);
+            const mux = openMux(stream, { handlers, own: lists, peer });
             const waiter = waiting.shift();
             if (waiter === undefined) arrived.push(mux);
             else waiter(mux);
@@ -62,7 +63,7 @@ export async function startControl(options: ControlOptions = {}): Promise<Contro
   };
 }
 
-/** A worker that runs, and the lines that it prints. */
+/** A process that runs, and the lines that it prints. */
 export interface WorkerProcess {
   readonly pid: number;
   /** The next line; undefined when it has ended. */
@@ -74,7 +75,12 @@ export interface WorkerProcess {
 /** Starts test/fixtures/bridge-worker.ts. */
 export function startWorker(options: Record<string, unknown>): WorkerProcess {
   const given = { host: "127.0.0.1", token: "good", ...options };
-  const child = Bun.spawn([process.execPath, FIXTURE, JSON.stringify(given)], {
+  return startProcess([process.execPath, FIXTURE, JSON.stringify(given)]);
+}
+
+/** Starts a program that prints JSON lines. */
+export function startProcess(command: string[]): WorkerProcess {
+  const child = Bun.spawn(command, {
     stdout: "pipe",
     stderr: "inherit",
     stdin: "ignore",

@@ -2,19 +2,24 @@
 
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect as connectHttp2 } from "node:http2";
 import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
 import { type DialOptions, dial } from "../../src/bridge/dialer.ts";
+import { Handlers } from "../../src/bridge/handlers.ts";
 import type { ListenerTls } from "../../src/bridge/listener.ts";
 import { CREDIT, EXEC_START, FS_STAT, FS_UPLOAD } from "../../src/bridge/methods.ts";
+import { openMux } from "../../src/bridge/mux.ts";
 import { CprgError } from "../../src/core/errors.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
+import { requireHost } from "../helpers/host.ts";
 import {
   type Control,
   type ControlOptions,
   startControl,
+  startProcess,
   startWorker,
   type WorkerProcess,
 } from "./control.ts";
@@ -269,7 +274,92 @@ describe("a peer that is frozen", () => {
   });
 });
 
+describe("a connection that is half open", () => {
+  /** Passes bytes on until it is told to swallow them. */
+  async function relay(to: number): Promise<{ port: number; swallow(): void }> {
+    const sockets: Socket[] = [];
+    let isOpen = true;
+    const server = createServer((near) => {
+      const far = connect(to, "127.0.0.1");
+      sockets.push(near, far);
+      near.on("data", (bytes) => void (isOpen && far.write(bytes)));
+      far.on("data", (bytes) => void (isOpen && near.write(bytes)));
+      for (const socket of [near, far]) socket.on("error", () => undefined);
+    });
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    undo.push(() => {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    });
+    const { port } = server.address() as { port: number };
+    const swallow = (): void => {
+      isOpen = false;
+    };
+    return { port, swallow };
+  }
+
+  test("is noticed by both sides", async () => {
+    const ping = { intervalMs: 50, timeoutMs: 1000 };
+    const { port, next } = await control({ ping });
+    const between = await relay(port);
+    const { stream, peer } = await dial({
+      host: "127.0.0.1",
+      port: between.port,
+      token: "good",
+      registration,
+      ping,
+    });
+    const ours = openMux(stream, { handlers: new Handlers(), own: [CREDIT.name], peer });
+    const theirs = await next();
+    between.swallow();
+    expect((await ours.closed).error?.code).toBe("unavailable");
+    expect((await theirs.closed).error?.code).toBe("unavailable");
+  });
+});
+
+requireHost({ programs: ["node"] }).test("a worker on Node is one like any other", async () => {
+  const built = await Bun.build({
+    entrypoints: [join(import.meta.dir, "../fixtures/bridge-worker.ts")],
+    target: "node",
+    outdir: folder,
+    naming: "worker.mjs",
+  });
+  expect(built.success).toBe(true);
+  const { port, next, close } = await startControl({ tls: tls() });
+  const options = { host: "127.0.0.1", port, token: "good", authorityFile: files.cert };
+  const started = startProcess(["node", join(folder, "worker.mjs"), JSON.stringify(options)]);
+  const mux = await next();
+  let bytes = 0;
+  for await (const { stdout } of mux.stream(EXEC_START, { argv: ["100"] })) {
+    bytes += stdout?.length ?? 0;
+  }
+  expect(bytes).toBe(100 * 64 * 1024);
+  expect(await started.line()).toHaveProperty("registered");
+  mux.close(new CprgError("aborted", "again", { reason: "REPLACED" }));
+  expect(await started.line()).toEqual({ closed: { code: "aborted", reason: "REPLACED" } });
+  await started.exited;
+  await close();
+});
+
 describe("connections that are no workers", () => {
+  test("one that opens no stream is closed", async () => {
+    const { port } = await control({ handshakeMs: 50 });
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    session.on("error", () => undefined);
+    await new Promise<void>((resolve) => session.once("close", () => resolve()));
+  });
+
+  test("another path is not found", async () => {
+    const { port } = await control();
+    const session = connectHttp2(`http://127.0.0.1:${port}`);
+    const stream = session.request({ ":path": "/outrigger.v1.Other/Connect", ":method": "POST" });
+    const headers = await new Promise<Record<string, unknown>>((resolve) => {
+      stream.once("response", resolve);
+    });
+    expect(headers[":status"]).toBe(404);
+    session.destroy();
+  });
+
   async function ends(socket: Socket): Promise<void> {
     socket.on("error", () => undefined);
     socket.resume();
