@@ -47,7 +47,16 @@ const OTHER_VARIABLES = [
   ...["CONNECT", "TOKEN", "TOKEN_FILE", "ROOT", "LABELS", "NAME", "ONCE", "TLS", "TLS_CA"].map(
     worker,
   ),
-  ...["TLS_CERT", "TLS_KEY", "STATE_DIR", "MAX_READ_BYTES", "PASS_ENV"].map(worker),
+  ...[
+    "TLS_CERT",
+    "TLS_KEY",
+    "STATE_DIR",
+    "MAX_READ_BYTES",
+    "PASS_ENV",
+    "ISOLATE",
+    "SLOTS",
+    "LIMITS",
+  ].map(worker),
 ];
 
 function worker(name: string): string {

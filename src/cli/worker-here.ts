@@ -4,15 +4,18 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:f
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DialerTls, dial } from "../bridge/dialer.ts";
-import { CprgError } from "../core/errors.ts";
+import { assert, CprgError } from "../core/errors.ts";
+import type { LocalEngine } from "../sandbox/engine-contract.ts";
 import { Native } from "../sandbox/native.ts";
 import type { ClaimOrder } from "../worker/claim-request.ts";
 import { openPlainPlace } from "../worker/open-plain-place.ts";
 import type { Place } from "../worker/place.ts";
+import { SandboxPlace } from "../worker/sandbox-place.ts";
 import { parseToken, readTokenFile, restartWithout } from "../worker/token-source.ts";
-import { type DialRequest, Worker } from "../worker/worker.ts";
+import { type DialRequest, Worker, type WorkerOptions } from "../worker/worker.ts";
 import { WorkerState } from "../worker/worker-state.ts";
 import { loadConfig } from "./config.ts";
+import { openEngine } from "./engine.ts";
 import { usageError } from "./flags.ts";
 import { type JsonLog, jsonLog } from "./log-json.ts";
 import { takeSignals } from "./run-stop.ts";
@@ -39,16 +42,29 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
   // First, because it may start the program anew.
   const token = await takeToken(flags, { terminal, native });
   native.harden();
-  const config = await loadConfig({ flags: {}, env: terminal.env, uid: terminal.uid });
+  const { isolate } = settings;
+  const sandbox = { sandbox: isolate };
+  const config = await loadConfig({ flags: sandbox, env: terminal.env, uid: terminal.uid });
   const log = jsonLog(terminal.log, { spec: config.settings.log, now: Date.now });
   for (const message of config.warnings) log.scope("config").warn(message);
   const state = WorkerState.open(settings.stateDir, { isOptional: settings.isOnce });
-  const worker = makeWorker(settings, { native, token, state, log, tls: readTls(flags, settings) });
+  const tls = readTls(flags, settings);
+  await using engine = isolate === "off" ? null : closing(await openEngine(config, log));
+  const worker = makeWorker(settings, {
+    token,
+    state,
+    log,
+    tls,
+    openPlace: (order, signal) =>
+      engine === null
+        ? openPlainClaim(settings, { native, order, signal })
+        : SandboxPlace.open(engine.engine, { limits: settings.limits, order, signal }),
+  });
   using _signals = takeSignals(terminal, {
     cancel: () => worker.drain(),
     kill: () => void worker.kill(),
   });
-  log.scope("worker").info("started", { id: state.id, root: settings.root, sandbox: "off" });
+  log.scope("worker").info("started", { id: state.id, sandbox: engine?.engine.mode ?? "off" });
   const { exitCode, error } = await worker.run();
   if (error !== undefined) {
     log.scope("worker").error("refused", { code: error.code, why: error.message });
@@ -57,8 +73,13 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
   return exitCode;
 }
 
+/** Closed with the scope: no sandbox outlives the worker. */
+function closing(engine: LocalEngine): { readonly engine: LocalEngine } & AsyncDisposable {
+  return { engine, [Symbol.asyncDispose]: () => engine.close() };
+}
+
 interface Parts {
-  readonly native: Native;
+  readonly openPlace: WorkerOptions["openPlace"];
   readonly token: string;
   readonly state: WorkerState;
   readonly log: JsonLog;
@@ -66,11 +87,11 @@ interface Parts {
 }
 
 function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
-  const { native, token, state, log, tls } = parts;
+  const { openPlace, token, state, log, tls } = parts;
   const { host, port, labels, name, proxy } = settings;
   return new Worker({
-    slots: 1,
-    openPlace: (order, signal) => openPlace(settings, { native, order, signal }),
+    slots: settings.slots,
+    openPlace,
     dial: ({ methods, slots, claims, signal }: DialRequest) =>
       dial({
         host,
@@ -102,10 +123,11 @@ function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
  * Each claim has a home of its own, and a root of its own beneath the operator's directory; both go
  * with it, so that no task sees what another left. With --once the directory itself is the root.
  */
-async function openPlace(
+async function openPlainClaim(
   { root, isOnce }: WorkerSettings,
   { native, order, signal }: { native: Native; order: ClaimOrder; signal: AbortSignal },
 ): Promise<Place> {
+  assert(root !== null, "without a sandbox there is a root");
   mkdirSync(root, { recursive: true });
   const home = mkdtempSync(join(tmpdir(), "cprg-home-"));
   const own = isOnce ? root : mkdtempSync(join(root, "claim-"));

@@ -3,15 +3,20 @@
 import { join } from "node:path";
 import { resolve } from "node:path/posix";
 import { READ_BYTES_MAX } from "../bridge/limits.ts";
+import { type Limits, parseLimits } from "../core/limits.ts";
 import { checkedLabels } from "../core/program-rules.ts";
 import { usageError } from "./flags.ts";
 import { defaultDataDir } from "./paths.ts";
+import { parseRunLimits } from "./run-limits.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** Flags as they were given. */
 export interface WorkerFlags {
   readonly connect: string | undefined;
   readonly root: string | undefined;
+  readonly isolate: string | undefined;
+  readonly slots: string | undefined;
+  readonly limit: readonly string[];
   readonly label: readonly string[];
   readonly name: string | undefined;
   readonly once: boolean;
@@ -28,7 +33,12 @@ export interface WorkerFlags {
 export interface WorkerSettings {
   readonly host: string;
   readonly port: number;
-  readonly root: string;
+  /** Null: claims are in sandboxes. */
+  readonly root: string | null;
+  readonly isolate: Isolation;
+  readonly slots: number;
+  /** Of each sandbox. */
+  readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
   readonly name: string;
   readonly isOnce: boolean;
@@ -40,6 +50,11 @@ export interface WorkerSettings {
   readonly proxy: URL | undefined;
 }
 
+/** How claims are kept apart from the host. */
+export type Isolation = "auto" | "ns" | "rootless" | "off";
+
+const ISOLATIONS: readonly Isolation[] = ["auto", "ns", "rootless", "off"];
+const SLOTS_MAX = 1024;
 const PORT_DEFAULT = 7600;
 const NAME_CHARS_MAX = 128;
 
@@ -47,7 +62,8 @@ const NAME_CHARS_MAX = 128;
 export function workerSettings(flags: WorkerFlags, terminal: Terminal): WorkerSettings {
   const { connect, root } = flags;
   if (connect === undefined) throw usageError("Cannot go on: --connect HOST:PORT is missing");
-  if (root === undefined) throw usageError("Cannot go on: --root DIR is missing");
+  const isolate = parseIsolation(flags.isolate, root);
+  const slots = parseSlots(flags.slots, isolate);
   if ((flags["tls-cert"] === undefined) !== (flags["tls-key"] === undefined)) {
     throw usageError("Cannot use one of --tls-cert and --tls-key without the other");
   }
@@ -58,7 +74,10 @@ export function workerSettings(flags: WorkerFlags, terminal: Terminal): WorkerSe
   return {
     host,
     port,
-    root: resolve(terminal.directory, root),
+    root: root === undefined ? null : resolve(terminal.directory, root),
+    isolate,
+    slots,
+    limits: parseLimits(parseRunLimits({ ...flags, timeout: undefined, mem: undefined })),
     labels: checkedLabels(parseLabels(flags.label)),
     name,
     isOnce: flags.once,
@@ -68,6 +87,33 @@ export function workerSettings(flags: WorkerFlags, terminal: Terminal): WorkerSe
     passed: passedVariables(flags["pass-env"], terminal.env),
     proxy: proxyFor(host, terminal.env),
   };
+}
+
+/** A sandbox cannot have a directory of the host for its own, so the two exclude each other. */
+function parseIsolation(text: string | undefined, root: string | undefined): Isolation {
+  const found = ISOLATIONS.find((mode) => mode === text);
+  if (text !== undefined && found === undefined) {
+    throw usageError(`Cannot use --isolate ${JSON.stringify(text)}: ${ISOLATIONS.join(", ")}`);
+  }
+  const isolate = found ?? (root === undefined ? "auto" : "off");
+  if (isolate === "off" && root === undefined) {
+    throw usageError("Cannot go on: --root DIR is missing", "--isolate off needs one");
+  }
+  if (isolate !== "off" && root !== undefined) {
+    throw usageError("Cannot use --root with a sandbox", "Leave out --root, or use --isolate off");
+  }
+  return isolate;
+}
+
+function parseSlots(text: string | undefined, isolate: Isolation): number {
+  const slots = Number(text ?? 1);
+  if (!Number.isInteger(slots) || slots < 1 || slots > SLOTS_MAX) {
+    throw usageError(`Cannot use --slots: not from 1 to ${SLOTS_MAX}`);
+  }
+  if (slots > 1 && isolate === "off") {
+    throw usageError("Cannot use --slots above 1 without a sandbox: claims would see each other");
+  }
+  return slots;
 }
 
 /** `host`, `host:port`, `[::1]:port`. */

@@ -2,6 +2,7 @@
 
 import { afterAll, beforeAll, describe, setDefaultTimeout } from "bun:test";
 import { workerSandboxProvider } from "../../src/control-plane/worker-provider.ts";
+import { requireHost } from "../helpers/host.ts";
 import {
   type Plane,
   startPlane,
@@ -10,21 +11,28 @@ import {
 } from "../worker/process.ts";
 import { describeSandboxProvider } from "./sandbox-provider.ts";
 
-describe("a worker in another process", () => {
-  setDefaultTimeout(20_000);
+function workerKeeps(isIsolated: boolean): void {
+  setDefaultTimeout(60_000);
   let plane: Plane;
   let worker: WorkerProcess;
   beforeAll(async () => {
     plane = await startPlane();
-    worker = startWorkerProcess(plane.port);
+    worker = startWorkerProcess(plane.port, { isIsolated });
   });
   afterAll(async () => {
+    worker.kill("SIGTERM");
+    await worker.exited;
     await worker.end();
     await plane.close();
   });
-
   describeSandboxProvider("the worker provider", () => ({
     provider: workerSandboxProvider(plane.registry),
     openSandboxes: () => plane.registry.claimCount,
   }));
-});
+}
+
+describe("a worker in another process", () => workerKeeps(false));
+
+requireHost({ sandbox: true }).describe("a worker in another process, with sandboxes", () =>
+  workerKeeps(true),
+);

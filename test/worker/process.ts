@@ -1,6 +1,6 @@
 // `cprg worker` as a process of its own, and a control plane that lets it in.
 
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Listener, type ListenerTls, listen } from "../../src/bridge/listener.ts";
@@ -63,14 +63,24 @@ export interface WorkerProcessOptions {
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
   readonly directory?: string;
+  /** Claims in sandboxes instead of a directory. */
+  readonly isIsolated?: boolean;
 }
 
 /** Starts one; `words` come after --connect, --root and --state-dir. */
 export function startWorkerProcess(
   port: number,
-  { words = ["--token", TOKEN], env = {}, stdin = "", directory }: WorkerProcessOptions = {},
+  {
+    words = ["--token", TOKEN],
+    env = {},
+    stdin = "",
+    directory,
+    isIsolated = false,
+  }: WorkerProcessOptions = {},
 ): WorkerProcess {
   const top = directory ?? mkdtempSync(join(tmpdir(), "cprg-worker-"));
+  // Process 1 of a sandbox passes through the run directory's parents as another user.
+  chmodSync(top, 0o711);
   const [root, stateDir] = [join(top, "root"), join(top, "state")];
   const binary = process.env["CPRG_BIN"];
   const program = binary === undefined ? [process.execPath, MAIN] : [resolve(binary)];
@@ -79,12 +89,18 @@ export function startWorkerProcess(
       ...program,
       "worker",
       `--connect=127.0.0.1:${port}`,
-      `--root=${root}`,
+      ...(isIsolated ? [] : [`--root=${root}`]),
       `--state-dir=${stateDir}`,
       ...words,
     ],
     {
-      env: { PATH: "/usr/bin:/bin", HOME: top, CPRG_DATA_DIR: join(top, "data"), ...env },
+      env: {
+        PATH: "/usr/bin:/bin",
+        HOME: top,
+        CPRG_DATA_DIR: join(top, "data"),
+        CPRG_RUN_DIR: join(top, "run"),
+        ...env,
+      },
       stdin: Buffer.from(stdin),
       stdout: "ignore",
       stderr: "pipe",

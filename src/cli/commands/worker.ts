@@ -7,11 +7,12 @@ export const worker = defineCommand({
   aliases: [],
   summary: "Dial a control plane and serve it programs and files, with no port open",
   help: {
-    usage: ["--connect HOST:PORT (--token TOKEN | --token-file FILE) --root DIR [flags]"],
+    usage: ["--connect HOST:PORT (--token TOKEN | --token-file FILE) [--root DIR] [flags]"],
     description: [
-      "Opens one outbound stream and waits on it to be claimed for a task; listens on nothing. While it " +
-        "is claimed it runs programs as this user, without a sandbox, and moves files " +
-        "in and out: run it where everything may be lost, such as a container of its own. Each claim has a new " +
+      "Opens one outbound stream and waits on it to be claimed for a task; listens on nothing. Each claim " +
+        "gets a sandbox of its own on this host, empty and without network, which goes with it.",
+      "With --root DIR, or --isolate off, there is no sandbox: programs run as this user with all that it " +
+        "may do, for where everything may be lost, such as a container of its own. Each claim has a new " +
         "directory beneath DIR, which goes with it; with --once it has DIR itself, which stays.",
       "The token leaves arguments and environment at once (the program executes itself anew); - as " +
         "TOKEN reads it from standard input. Programs get a clean environment, the claim's variables, and " +
@@ -26,8 +27,8 @@ export const worker = defineCommand({
         does: "One task, in a container of its own",
       },
       {
-        line: "cprg worker --connect 127.0.0.1:7600 --token - --root /tmp/w --label gpu=none",
-        does: "The token from standard input, a label for routing",
+        line: "cprg worker --connect 127.0.0.1:7600 --token - --slots 4 --limit mem_mb=1024",
+        does: "Four claims at once, each in a sandbox; the token from standard input",
       },
     ],
   },
@@ -54,7 +55,25 @@ export const worker = defineCommand({
       kind: "text",
       value: "DIR",
       env: "CPRG_WORKER_ROOT",
-      doc: "What claims have their files in; made when missing",
+      doc: "What claims have their files in, without a sandbox; made when missing",
+    },
+    isolate: {
+      kind: "text",
+      value: "MODE",
+      env: "CPRG_WORKER_ISOLATE",
+      doc: "auto, ns, rootless or off; off with --root, else auto",
+    },
+    slots: {
+      kind: "text",
+      value: "N",
+      env: "CPRG_WORKER_SLOTS",
+      doc: "Claims at once; above 1 only with a sandbox",
+    },
+    limit: {
+      kind: "list",
+      value: "NAME=N",
+      env: "CPRG_WORKER_LIMITS",
+      doc: "A limit of each sandbox: mem_mb, disk_mb, pids, cpu_cores, ...",
     },
     label: {
       kind: "list",
