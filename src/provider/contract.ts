@@ -269,13 +269,22 @@ export interface Artifact {
 export interface ExecProvider {
   readonly name: string;
   /**
-   * Waits until the limits fit beside those of every open sandbox, and keeps the place.
+   * Waits until the limits fit beside those of every open sandbox, and keeps the place. Who holds the
+   * least is served first.
    *
    * @throws CprgError `failed_precondition` when they can never fit here
    */
-  reserve(limits: Limits, options?: { readonly signal?: AbortSignal }): Promise<Reservation>;
+  reserve(limits: Limits, options?: ReserveOptions): Promise<Reservation>;
   /** Opens a sandbox in a reserved place; the place is free again after the lease's release. */
   open(reservation: Reservation, options?: { readonly signal?: AbortSignal }): Promise<ExecLease>;
+}
+
+/** How a place is asked for. */
+export interface ReserveOptions {
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+  /** For whom, where several share a host. */
+  readonly tenant?: string;
 }
 
 /** A place that admission granted. */

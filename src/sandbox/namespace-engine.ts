@@ -7,7 +7,7 @@ import { CprgError } from "../core/errors.ts";
 import type { Layers } from "../core/event.ts";
 import { DEFAULT_LIMITS, type Limits } from "../core/limits.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { ExecLease, Reservation } from "../provider/contract.ts";
+import type { ExecLease, Reservation, ReserveOptions } from "../provider/contract.ts";
 import { Admission, type Capacity } from "./admission.ts";
 import { hostCapacity } from "./capacity.ts";
 import type { GroupTree } from "./cgroup.ts";
@@ -85,8 +85,8 @@ export class NamespaceEngine implements LocalEngine {
     return this.#instance.id;
   }
 
-  reserve(limits: Limits, options: { readonly signal?: AbortSignal } = {}): Promise<Reservation> {
-    return this.#admission.reserve(limits, options.signal);
+  reserve(limits: Limits, options: ReserveOptions = {}): Promise<Reservation> {
+    return this.#admission.reserve(limits, options);
   }
 
   async open(

@@ -21,7 +21,7 @@ import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox", "changeTask"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
   ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
-  ...(["insertKey", "changeKey", "insertTask"] as const),
+  ...(["insertKey", "changeKey", "removeKeys", "insertTask"] as const),
   ...ENDS,
 ]);
 
@@ -62,6 +62,7 @@ export class BatchRunner {
       insertKey: (key) => keys.insert(key),
       listKeys: () => keys.list(),
       changeKey: ({ id, change }) => keys.change(id, change),
+      removeKeys: ({ ids }) => keys.remove(ids),
       queuedCount: ({ tenant }) => jobs.queuedCount(tenant),
       counts: () => jobs.counts(),
       start: ({ id, instance, at }) => jobs.start(id, instance, at),

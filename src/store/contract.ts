@@ -233,6 +233,8 @@ export interface KeyStore {
    * @returns the key as it is then; null when there is none
    */
   change(id: string, change: KeyChange): Promise<StoredKey | null>;
+  /** Removes keys; those that are not there are no error. */
+  remove(ids: readonly string[]): Promise<void>;
 }
 
 /** Keys that a store keeps, revoked ones too. */
@@ -297,8 +299,8 @@ export interface Store {
   readonly tasks: TaskStore;
   readonly events: EventLog;
   /**
-   * Bytes that are kept for a tenant, as they are stored: specs and logs of jobs, logs of execs from
-   * their end on.
+   * Bytes that are kept for a tenant, as they are stored: logs as they grow, specs of jobs, inputs and
+   * results of tasks, limits and labels of sandboxes.
    */
   storedBytes(tenant: string): Promise<number>;
   /**

@@ -79,7 +79,10 @@ export function memoryStore(): Store {
       unfinished: async (query) => tasks.unfinished(query),
     },
     storedBytes: async (tenant) => {
-      return [jobs, execs, tasks].reduce((sum, kept) => sum + kept.storedBytes(tenant), 0);
+      return [jobs, sandboxes, execs, tasks].reduce(
+        (sum, kept) => sum + kept.storedBytes(tenant),
+        0,
+      );
     },
     prune: async (before) => {
       const ended = () => [

@@ -106,6 +106,9 @@ function fileStore(link: WorkerLink): FileStore {
       },
       list: () => link.call("listKeys", null, { answerBytes: KEYS_BYTES }),
       change: (id, change) => link.call("changeKey", { id, change }),
+      remove: async (ids) => {
+        await link.call("removeKeys", { ids });
+      },
     },
     check: async () => {
       await link.call("check", null);

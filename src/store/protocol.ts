@@ -90,6 +90,7 @@ export interface StoreOps {
     input: { readonly id: string; readonly change: KeyChange };
     output: StoredKey | null;
   };
+  removeKeys: { input: { readonly ids: readonly string[] }; output: null };
   queuedCount: { input: { readonly tenant: string | null }; output: number };
   counts: { input: null; output: Readonly<Record<Status, number>> };
   start: {
