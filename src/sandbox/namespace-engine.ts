@@ -30,6 +30,7 @@ import { isAlive } from "./process-tree.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
 import { checkDelegated, isReachable, ownIds } from "./rootless.ts";
+import { Rush } from "./rush.ts";
 import { type Sandbox, type SandboxHost, startSandbox } from "./sandbox.ts";
 import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
 
@@ -52,6 +53,7 @@ export class NamespaceEngine implements LocalEngine {
   readonly #log: Log;
   readonly #filters: SeccompFilters;
   readonly #pool: SandboxPool;
+  readonly #rush = new Rush();
   readonly #leases = new Set<LocalLease>();
   readonly #opening = new Set<Promise<unknown>>();
   #count = 0;
@@ -67,6 +69,7 @@ export class NamespaceEngine implements LocalEngine {
       sandboxesMax: parts.pool,
       log: parts.log,
       build: (limits) => this.#build(limits),
+      calm: () => this.#rush.calm(),
       isAlive: ({ pid }) => isAlive(pid),
     });
     this.mode = parts.mode;
@@ -94,14 +97,19 @@ export class NamespaceEngine implements LocalEngine {
     options: { readonly signal?: AbortSignal } = {},
   ): Promise<ExecLease> {
     const free = this.#admission.occupy(reservation);
+    const unhurried = this.#rush.begin();
+    const end = (): void => {
+      unhurried();
+      free();
+    };
     const { limits } = reservation;
     try {
       this.#throwIfClosing();
       if (options.signal?.aborted) throw cancelled();
       const sandbox = this.#pool.take(limits) ?? (await this.#cold(limits, options.signal));
-      return this.#lease(sandbox, limits, free);
+      return this.#lease(sandbox, limits, end);
     } catch (error) {
-      free();
+      end();
       throw error;
     }
   }
