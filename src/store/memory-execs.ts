@@ -49,6 +49,14 @@ export class MemoryExecs {
     return ended;
   }
 
+  storedBytes(tenant: string): number {
+    return [...this.#execs.values()]
+      .filter((exec) => exec.tenant === tenant && exec.finishedAt !== null)
+      .reduce((sum, { id, argv }) => {
+        return sum + this.#logs.bytes(`exec:${id}`) + Buffer.byteLength(JSON.stringify(argv));
+      }, 0);
+  }
+
   orphans(livingInstances: readonly string[]): readonly ExecRecord[] {
     return [...this.#execs.values()]
       .filter(({ status, instance }) => status === "running" && !livingInstances.includes(instance))

@@ -4,11 +4,20 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EarlierRequest, JobPage, JobQuery, OnceRequest, Pruned, Store } from "./contract.ts";
+import type {
+  EarlierRequest,
+  JobPage,
+  JobQuery,
+  OnceRequest,
+  Pruned,
+  Store,
+  TenantShare,
+} from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { byAge, checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { endsOutsideFinish, finishedDraft } from "./log-lines.ts";
 import { MemoryExecs } from "./memory-execs.ts";
+import { memoryKeys } from "./memory-keys.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
 
@@ -38,7 +47,7 @@ export function memoryStore(): Store {
       get: async (id) => jobs.get(id),
       spec: async (id) => jobs.spec(id),
       list: async (query) => jobs.list(query),
-      next: async (busyTenants) => jobs.next(busyTenants),
+      next: async (busyTenants, shares) => jobs.next(busyTenants, shares),
       queuedCount: async (tenant) => jobs.queuedCount(tenant),
       counts: async () => jobs.counts(),
       start: async (id, instance, at) => jobs.start(id, instance, at),
@@ -59,7 +68,9 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
+    storedBytes: async (tenant) => jobs.storedBytes(tenant) + execs.storedBytes(tenant),
     prune: async (before) => jobs.prune(before),
+    keys: memoryKeys(),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -133,10 +144,23 @@ class MemoryJobs {
     return { jobs, nextCursor: hasMore ? toCursor(last) : null };
   }
 
-  next(busyTenants: readonly string[]): Job | null {
+  next(busyTenants: readonly string[], shares: readonly TenantShare[] = []): Job | null {
     const busy = new Set(busyTenants);
+    const known = new Map(shares.map((share) => [share.tenant, share]));
+    const place = ({ tenant }: Job) => known.get(tenant) ?? { share: 0, turn: 0 };
     const waiting = this.#all().filter((job) => job.status === "queued" && !busy.has(job.tenant));
-    return waiting.sort(byAge)[0] ?? null;
+    const inTurn = (a: Job, b: Job) =>
+      place(a).share - place(b).share || place(a).turn - place(b).turn || byAge(a, b);
+    return waiting.sort(inTurn)[0] ?? null;
+  }
+
+  storedBytes(tenant: string): number {
+    let bytes = 0;
+    for (const { job, spec } of this.#jobs.values()) {
+      if (job.tenant !== tenant) continue;
+      bytes += this.#logs.bytes(`job:${job.id}`) + Buffer.byteLength(JSON.stringify(spec));
+    }
+    return bytes;
   }
 
   queuedCount(tenant?: string): number {

@@ -153,6 +153,19 @@ function describeExecs(kind: StoreKind): void {
     expect(toHex(two?.previous ?? new Uint8Array())).toBe(toHex(one?.hash ?? new Uint8Array(1)));
   });
 
+  test("storedBytes() counts an exec's log from its end on", async () => {
+    await using store = await kind.open();
+    const exec = await withExec(store);
+    await store.events.append(`exec:${exec.id}`, [stdout("é".repeat(1000))]);
+    expect(await store.storedBytes("acme")).toBe(0);
+    await store.execs.finish(exec.id, sampleOutcome(), NOON);
+    const lines = await allLines(store.events, `exec:${exec.id}`);
+    const bytes = lines.map(({ line }) => Buffer.byteLength(line));
+    const argv = Buffer.byteLength(JSON.stringify(exec.argv));
+    expect(await store.storedBytes("acme")).toBe(bytes.reduce((sum, more) => sum + more, argv));
+    expect(await store.storedBytes("other")).toBe(0);
+  });
+
   test("nobody else ends the log of an exec", async () => {
     await using store = await kind.open();
     const { id } = await withExec(store);
