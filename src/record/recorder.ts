@@ -4,10 +4,10 @@
  */
 
 import type { Clock } from "../core/clock.ts";
-import { type EventDraft, OUTPUT_FLUSH_MS } from "../core/event.ts";
+import { type EventDraft, OUTPUT_FLUSH_MS, type OutputBytes } from "../core/event.ts";
 import type { ExecNotice, OutputChannel } from "../provider/contract.ts";
 import type { TimedDraft } from "../store/contract.ts";
-import { OUTPUT_BOUNDS, type OutputRow, type RowBounds, RowCutter } from "./output-rows.ts";
+import { OUTPUT_BOUNDS, type RowBounds, RowCutter } from "./output-rows.ts";
 
 /** Bytes that may wait for a commit while another is on its way; beyond them the exec waits. */
 export const PENDING_BYTES_MAX = 256 * 1024;
@@ -147,15 +147,12 @@ export class Recorder {
     this.#pushRows(channel, this.#cutters[channel].end(), this.#options.clock.now());
   }
 
-  #pushRows(channel: OutputChannel, rows: readonly OutputRow[], at: number): void {
-    for (const { data, encoding, bytes } of rows) {
-      const draft = { kind: channel, data, ...(encoding === undefined ? {} : { encoding }) };
-      this.#push(draft, { at, bytes });
-    }
+  #pushRows(channel: OutputChannel, rows: readonly Uint8Array<ArrayBuffer>[], at: number): void {
+    for (const bytes of rows) this.#push({ kind: channel, bytes }, { at, bytes: bytes.length });
   }
 
   /** Times never go back within a log, whatever the wall clock does. */
-  #push(draft: EventDraft, { at, bytes }: { at: number; bytes: number }): void {
+  #push(draft: EventDraft | OutputBytes, { at, bytes }: { at: number; bytes: number }): void {
     if (this.#failure !== null) return;
     this.#lastAt = Math.max(this.#lastAt, at);
     this.#ready.push({ at: this.#lastAt, draft });

@@ -46,7 +46,10 @@ export class BatchRunner {
     this.#pruning = new SqlitePruning(db, events);
     const keys = new SqliteKeys(db);
     this.#handlers = {
-      append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
+      append: ({ subject, drafts, isSilent }) => {
+        const lines = events.append(subject, parseDrafts(drafts));
+        return isSilent ? [] : lines;
+      },
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),

@@ -32,10 +32,11 @@ export function memoryStore(): Store {
   const execs = new MemoryExecs(logs);
   return {
     events: {
-      append: async (subject, drafts) => {
+      append: async (subject, drafts, { isSilent = false } = {}) => {
         const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
         if (isEnd && (jobs.has(subject) || execs.has(subject))) throw endsOutsideFinish(subject);
-        return logs.append(subject, drafts);
+        const lines = logs.append(subject, drafts);
+        return isSilent ? [] : lines;
       },
       read: async (subject, fromSeq, bounds) => logs.read(subject, fromSeq, bounds),
       head: async (subject) => logs.head(subject),

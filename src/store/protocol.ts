@@ -50,7 +50,11 @@ export interface StoreStats {
 export interface StoreOps {
   append: {
     /** Many small ones as JSON of `TimedDraft[]`: objects are dear to clone, one text is not. */
-    input: { readonly subject: Subject; readonly drafts: string | readonly TimedDraft[] };
+    input: {
+      readonly subject: Subject;
+      readonly drafts: string | readonly TimedDraft[];
+      readonly isSilent: boolean;
+    };
     output: readonly EventLine[];
   };
   read: {

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { type Clock, systemClock } from "../../../src/core/clock.ts";
 import type { EventDraft } from "../../../src/core/event.ts";
+import { eventOf } from "../../../src/core/output-text.ts";
 import type { ExecNotice, OutputChannel } from "../../../src/provider/contract.ts";
 import {
   COMMIT_EVENTS_MAX,
@@ -32,7 +33,7 @@ function recorder(options: Partial<RecorderOptions> = {}) {
     recorder: made,
     batches,
     failures,
-    drafts: () => batches.flat().map(({ draft }) => draft),
+    drafts: () => batches.flat().map(({ draft }) => eventOf(draft)),
   };
 }
 
@@ -146,7 +147,8 @@ describe("Recorder.follow()", () => {
         await go.promise;
       })(),
     );
-    expect((await committed.promise)[0]?.draft).toEqual({ kind: "stdout", data: "name? " });
+    const [first] = await committed.promise;
+    expect(first?.draft).toEqual({ kind: "stdout", bytes: Uint8Array.from(Buffer.from("name? ")) });
     go.resolve();
     await followed;
   });
@@ -210,6 +212,6 @@ describe("Recorder.follow()", () => {
     await made.follow(from([output("a"), output("b", "stderr"), output("c"), output("d")]));
     const rows = batches.flat();
     expect(rows.map(({ at }) => at)).toEqual([1000, 2000, 2000]);
-    expect(rows.map(({ draft }) => draft.data)).toEqual(["a", "b", "cd"]);
+    expect(rows.map(({ draft }) => eventOf(draft).data)).toEqual(["a", "b", "cd"]);
   });
 });
