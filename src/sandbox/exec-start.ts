@@ -24,7 +24,7 @@ import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
 import { terminalReader } from "./terminal-reader.ts";
 import { ownTurn } from "./turn.ts";
-import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
+import { LimitWatch, NOTHING_COUNTED, type Tally, tallyOf } from "./watch.ts";
 
 /**
  * Above whatever protection the server has of its own. Process 1 gets the same (ffi/serve.c), so no
@@ -39,6 +39,9 @@ const STEP_EXECVE = 72;
 const ENOENT = 2;
 const EACCES = 13;
 const ENOTDIR = 20;
+
+/** What is asked of a sandbox first has this id: nothing has run in it, so nothing has been counted. */
+export const FIRST_ID = 1;
 
 /** Where a program is started. */
 export interface ExecHost {
@@ -68,7 +71,7 @@ interface Pipes {
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
   await ownTurn();
-  const before = tallyOf(host.sandbox.groups);
+  const before = id === FIRST_ID ? NOTHING_COUNTED : tallyOf(host.sandbox.groups);
   const group = host.sandbox.groups.createExec(host.sandbox.pid, linkTo(host, id));
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;

@@ -12,6 +12,7 @@ import { childSignal } from "./child-signal.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel, SANDBOX_GONE } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
+import { pinMounts } from "./mount-pin.ts";
 import { type Death, type Launched, type Native, NativeError } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
@@ -68,6 +69,8 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
   // What is deferred first is done last: the pipe has ended by then, as everything else has.
   let pipeEnded: Promise<void> | null = null;
   undo.defer(() => pipeEnded ?? undefined);
+  let unpin = (): void => undefined;
+  undo.defer(() => unpin());
   try {
     await ownTurn();
     options.signal?.throwIfAborted();
@@ -88,6 +91,7 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       isGone = true;
     });
     const directories = await started.ready(host, options, groups);
+    unpin = pinMounts(started.launched.pid);
     undo.defer(() => directories.close());
     return sandboxOf(started, groups, { directories, undo: undo.move() });
   } catch (error) {
