@@ -239,10 +239,13 @@ export interface ExecLease extends SandboxLease, EntryTransfers {
   readonly layers: Layers;
   /** Guarantees that are not. */
   readonly missing: readonly string[];
+  /** It was built before anyone asked for it, and may have died while it waited. */
+  readonly wasWaiting?: boolean;
   /**
    * Starts a program.
    *
-   * @throws CprgError with `setup` when it never ran
+   * @throws CprgError with `setup` when it never ran; with reason SANDBOX_GONE and no `setup` when
+   *   the sandbox ended and it may have
    */
   exec(spec: ExecSpec): Promise<Exec>;
   /** Puts one file (from memory) into the sandbox, by a process inside. */
@@ -275,7 +278,14 @@ export interface ExecProvider {
    */
   reserve(limits: Limits, options?: { readonly signal?: AbortSignal }): Promise<Reservation>;
   /** Opens a sandbox in a reserved place; the place is free again after the lease's release. */
-  open(reservation: Reservation, options?: { readonly signal?: AbortSignal }): Promise<ExecLease>;
+  open(reservation: Reservation, options?: OpenOptions): Promise<ExecLease>;
+}
+
+/** How a sandbox is opened. */
+export interface OpenOptions {
+  readonly signal?: AbortSignal;
+  /** Built now, even where one waits. */
+  readonly isNew?: boolean;
 }
 
 /** A place that admission granted. */

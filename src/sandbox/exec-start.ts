@@ -9,7 +9,7 @@ import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { LocalExec } from "./exec.ts";
 import { type ExecBounds, execLimits, execRlimits } from "./exec-limits.ts";
-import { sandboxGone } from "./init-channel.ts";
+import { isSandboxGone, sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
 import { REPORT, type Report } from "./layout.ts";
 import type { Native } from "./native.ts";
@@ -95,7 +95,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       filter: host.filters.of(spec.language),
     });
     const streams = pipes.isTerminal ? thrice(pipes.theirs) : pipes.theirs;
-    await host.sandbox.channel.send(message, [...streams, ...group.fds]);
+    await send(host, message, [...streams, ...group.fds]);
   } catch (error) {
     if (pipes !== null) closeOurs(pipes);
     await dropGroup(host, group);
@@ -131,6 +131,15 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   closeOurs(pipes);
   await dropGroup(host, group);
   throw started === null ? sandboxGone() : execError(started, spec);
+}
+
+/** @throws CprgError with `setup` where process 1 was gone before it could be asked: nothing ran */
+async function send({ sandbox }: ExecHost, message: Uint8Array, fds: readonly number[]) {
+  try {
+    await sandbox.channel.send(message, fds);
+  } catch (error) {
+    throw isSandboxGone(error) ? sandboxGone({ cause: error, isUnasked: true }) : error;
+  }
 }
 
 function linkTo({ native, sandbox }: ExecHost, id: number): ExecLink {

@@ -48,6 +48,7 @@ export interface LeaseParts {
   readonly limits: Limits;
   readonly layers: Layers;
   readonly missing: readonly string[];
+  readonly wasWaiting: boolean;
   readonly log: Log;
   readonly filters: SeccompFilters;
   /** Called when everything is gone. */
@@ -82,6 +83,10 @@ export class LocalLease implements ExecLease {
 
   get missing(): readonly string[] {
     return this.#parts.missing;
+  }
+
+  get wasWaiting(): boolean {
+    return this.#parts.wasWaiting;
   }
 
   async exec(spec: ExecSpec): Promise<Exec> {

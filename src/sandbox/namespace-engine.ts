@@ -7,7 +7,7 @@ import { CprgError } from "../core/errors.ts";
 import type { Layers } from "../core/event.ts";
 import { DEFAULT_LIMITS, type Limits } from "../core/limits.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { ExecLease, Reservation } from "../provider/contract.ts";
+import type { ExecLease, OpenOptions, Reservation } from "../provider/contract.ts";
 import { Admission, type Capacity } from "./admission.ts";
 import { hostCapacity } from "./capacity.ts";
 import type { GroupTree } from "./cgroup.ts";
@@ -94,7 +94,7 @@ export class NamespaceEngine implements LocalEngine {
 
   async open(
     reservation: Reservation,
-    options: { readonly signal?: AbortSignal } = {},
+    { signal, isNew = false }: OpenOptions = {},
   ): Promise<ExecLease> {
     const free = this.#admission.occupy(reservation);
     const unhurried = this.#rush.begin();
@@ -105,9 +105,10 @@ export class NamespaceEngine implements LocalEngine {
     const { limits } = reservation;
     try {
       this.#throwIfClosing();
-      if (options.signal?.aborted) throw cancelled();
-      const sandbox = this.#pool.take(limits) ?? (await this.#cold(limits, options.signal));
-      return this.#lease(sandbox, limits, end);
+      if (signal?.aborted) throw cancelled();
+      const waiting = isNew ? null : this.#pool.take(limits);
+      const sandbox = waiting ?? (await this.#cold(limits, signal));
+      return this.#lease(sandbox, limits, { wasWaiting: waiting !== null, onReleased: end });
     } catch (error) {
       end();
       throw error;
@@ -170,18 +171,23 @@ export class NamespaceEngine implements LocalEngine {
     }
   }
 
-  #lease(sandbox: Sandbox, limits: Limits, onReleased: () => void = () => undefined): LocalLease {
+  #lease(
+    sandbox: Sandbox,
+    limits: Limits,
+    { wasWaiting = false, onReleased }: { wasWaiting?: boolean; onReleased?: () => void } = {},
+  ): LocalLease {
     const lease: LocalLease = new LocalLease({
       native: this.#host.native,
       sandbox,
       limits,
       layers: this.layers,
       missing: this.missing,
+      wasWaiting,
       log: this.#log,
       filters: this.#filters,
       onReleased: () => {
         this.#leases.delete(lease);
-        onReleased();
+        onReleased?.();
       },
     });
     this.#leases.add(lease);

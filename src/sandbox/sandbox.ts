@@ -10,7 +10,7 @@ import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { childSignal } from "./child-signal.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
-import { InitChannel, SANDBOX_GONE } from "./init-channel.ts";
+import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import { pinMounts } from "./mount-pin.ts";
 import { type Death, type Launched, type Native, NativeError } from "./native.ts";
@@ -185,10 +185,6 @@ function unconnected({ call, errno }: NativeError): CprgError {
   return stepError(failure, { op: "start a sandbox", subject: call });
 }
 
-function isGone(error: unknown): boolean {
-  return CprgError.is(error) && error.reason === SANDBOX_GONE;
-}
-
 /** Notes both ends of a new connection, for whoever closes them. */
 function keep(
   pair: readonly [number, number],
@@ -262,7 +258,7 @@ class Process1 {
     const plan = host.plans.encoded(options.limits, this.#programId);
     // One that could not begin does not read any more, and what it reports says why.
     const unsent = await this.channel.send(plan, []).catch((error: unknown) => error);
-    if (unsent !== undefined && !isGone(unsent)) throw unsent;
+    if (unsent !== undefined && !isSandboxGone(unsent)) throw unsent;
     groups.prepare();
     const report = await this.#waitSetup(options.signal);
     if (report === null) throw await this.#diedEarly();
