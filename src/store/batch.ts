@@ -15,6 +15,7 @@ import { SqliteKeys } from "./sqlite-keys.ts";
 import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
+import { NO_LINES, toWireLines } from "./wire-lines.ts";
 
 /** Ends, which may use the reserve. */
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
@@ -48,9 +49,9 @@ export class BatchRunner {
     this.#handlers = {
       append: ({ subject, drafts, isSilent }) => {
         const lines = events.append(subject, parseDrafts(drafts));
-        return isSilent ? [] : lines;
+        return isSilent ? NO_LINES : toWireLines(lines);
       },
-      read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
+      read: ({ subject, fromSeq, ...bounds }) => toWireLines(events.read(subject, fromSeq, bounds)),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),
       insertOnce: ({ job, spec, request }) => jobs.insertOnce(job, spec, request),

@@ -7,6 +7,7 @@ import { type Log, silentLog } from "../core/log.ts";
 import { eventOf } from "../core/output-text.ts";
 import { STORED_KEYS_MAX, type Store, type TimedDraft } from "./contract.ts";
 import type { StoreStats } from "./protocol.ts";
+import { fromWireLines } from "./wire-lines.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 /** The store in a file. */
@@ -42,13 +43,16 @@ function workerUrl(): URL {
 function fileStore(link: WorkerLink): FileStore {
   return {
     events: {
-      append: (subject, drafts, { isSilent = false } = {}) => {
+      append: async (subject, drafts, { isSilent = false } = {}) => {
         const inputBytes = draftBytes(drafts);
         const { sent, transfer } = draftsForWorker(drafts, inputBytes);
-        return link.call("append", { subject, drafts: sent, isSilent }, { inputBytes, transfer });
+        const input = { subject, drafts: sent, isSilent };
+        return fromWireLines(await link.call("append", input, { inputBytes, transfer }));
       },
-      read: (subject, fromSeq, bounds) =>
-        link.call("read", { subject, fromSeq, ...bounds }, { answerBytes: bounds.maxBytes }),
+      read: async (subject, fromSeq, bounds) => {
+        const size = { answerBytes: bounds.maxBytes };
+        return fromWireLines(await link.call("read", { subject, fromSeq, ...bounds }, size));
+      },
       head: (subject) => link.call("head", { subject }),
     },
     jobs: {

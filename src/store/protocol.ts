@@ -12,7 +12,6 @@ import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type {
   EarlierRequest,
-  EventLine,
   ExecPage,
   ExecQuery,
   JobPage,
@@ -26,6 +25,7 @@ import type {
   TimedDraft,
 } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
+import type { WireLines } from "./wire-lines.ts";
 
 /** Most requests in one batch, which is one transaction. */
 export const BATCH_REQUESTS_MAX = 1024;
@@ -55,7 +55,7 @@ export interface StoreOps {
       readonly drafts: string | readonly TimedDraft[];
       readonly isSilent: boolean;
     };
-    output: readonly EventLine[];
+    output: WireLines;
   };
   read: {
     input: {
@@ -64,7 +64,7 @@ export interface StoreOps {
       readonly limit: number;
       readonly maxBytes: number;
     };
-    output: readonly EventLine[];
+    output: WireLines;
   };
   head: { input: { readonly subject: Subject }; output: LogHead | null };
   insert: { input: { readonly job: Job; readonly spec: JobSpec }; output: null };

@@ -49,7 +49,7 @@ test("what is remembered of a log is undone with a request that fails late", () 
     op: "append",
     input: { subject, drafts: JSON.stringify([stdout("x")]), isSilent: false },
   });
-  expect(row).toMatchObject({ output: [{ seq: 2 }] });
+  expect(row).toMatchObject({ output: { seqs: [2] } });
   database.db.run("DROP TRIGGER late");
   expect(run(finish)).toMatchObject({ output: { status: "cancelled" } });
   expect(run(head)).toMatchObject({ output: { count: 3, complete: true } });
