@@ -63,6 +63,22 @@ export class MemoryExecs {
       .sort(byAge);
   }
 
+  /** How to remove each that ended before a time: returns how many lines its log had. */
+  ended(before: number): readonly (() => number)[] {
+    const ended = [...this.#execs.values()].filter(
+      ({ finishedAt }) => (finishedAt ?? before) < before,
+    );
+    return ended.map(({ id }) => () => {
+      this.#execs.delete(id);
+      return this.#logs.remove(`exec:${id}`);
+    });
+  }
+
+  /** Whether a sandbox has any. */
+  areIn(sandboxId: string): boolean {
+    return [...this.#execs.values()].some((exec) => exec.sandboxId === sandboxId);
+  }
+
   clear(): void {
     this.#execs.clear();
   }

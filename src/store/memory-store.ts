@@ -9,7 +9,6 @@ import type {
   JobPage,
   JobQuery,
   OnceRequest,
-  Pruned,
   Store,
   TenantShare,
 } from "./contract.ts";
@@ -20,6 +19,7 @@ import { MemoryExecs } from "./memory-execs.ts";
 import { memoryKeys } from "./memory-keys.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
+import { MemoryTasks } from "./memory-tasks.ts";
 
 /** Runs that one step of pruning removes. */
 const PRUNE_STEP_RUNS = 8;
@@ -29,12 +29,14 @@ export function memoryStore(): Store {
   const logs = new MemoryLogs();
   const jobs = new MemoryJobs(logs);
   const sandboxes = new MemorySandboxes();
+  const tasks = new MemoryTasks(logs);
   const execs = new MemoryExecs(logs);
   return {
     events: {
       append: async (subject, drafts, { isSilent = false } = {}) => {
         const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
-        if (isEnd && (jobs.has(subject) || execs.has(subject))) throw endsOutsideFinish(subject);
+        const isOwned = [jobs, execs, tasks].some((runs) => runs.has(subject));
+        if (isEnd && isOwned) throw endsOutsideFinish(subject);
         const lines = logs.append(subject, drafts);
         return isSilent ? [] : lines;
       },
@@ -69,8 +71,29 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
-    storedBytes: async (tenant) => jobs.storedBytes(tenant) + execs.storedBytes(tenant),
-    prune: async (before) => jobs.prune(before),
+    tasks: {
+      insert: async (task, sealedEnv) => tasks.insert(task, sealedEnv),
+      get: async (id) => tasks.get(id),
+      sealedEnv: async (id) => tasks.sealedEnv(id),
+      list: async (query) => tasks.list(query),
+      change: async (id, change) => tasks.change(id, change),
+      unfinished: async (query) => tasks.unfinished(query),
+    },
+    storedBytes: async (tenant) => {
+      return [jobs, execs, tasks].reduce((sum, kept) => sum + kept.storedBytes(tenant), 0);
+    },
+    prune: async (before) => {
+      const ended = () => [
+        ...jobs.ended(before),
+        ...execs.ended(before),
+        ...tasks.ended(before),
+        ...sandboxes.ended(before, (id) => execs.areIn(id)),
+      ];
+      const step = ended().slice(0, PRUNE_STEP_RUNS);
+      const events = step.reduce((sum, remove) => sum + remove(), 0);
+      // A sandbox may go now that its last exec has.
+      return { runs: step.length, events, isDone: ended().length === 0 };
+    },
     keys: memoryKeys(),
     check: async () => undefined,
     close: async () => {
@@ -78,6 +101,7 @@ export function memoryStore(): Store {
       jobs.clear();
       sandboxes.clear();
       execs.clear();
+      tasks.clear();
     },
   };
 }
@@ -204,15 +228,13 @@ class MemoryJobs {
       .sort(byAge);
   }
 
-  prune(before: number): Pruned {
+  /** How to remove each that ended before a time: returns how many lines its log had. */
+  ended(before: number): readonly (() => number)[] {
     const ended = this.#all().filter(({ finishedAt }) => (finishedAt ?? before) < before);
-    const step = ended.slice(0, PRUNE_STEP_RUNS);
-    let events = 0;
-    for (const { id } of step) {
+    return ended.map(({ id }) => () => {
       this.#jobs.delete(id);
-      events += this.#logs.remove(`job:${id}`);
-    }
-    return { runs: step.length, events, isDone: step.length === ended.length };
+      return this.#logs.remove(`job:${id}`);
+    });
   }
 
   clear(): void {

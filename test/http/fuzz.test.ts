@@ -32,6 +32,8 @@ async function fuzzedApp() {
       },
     },
     app: { keys: admin },
+    // What is made and never ends must not be refused for that.
+    service: { queueMax: Number.MAX_SAFE_INTEGER, queueTenantMax: Number.MAX_SAFE_INTEGER },
   });
   const { json: document } = await started.ask("/openapi.json");
   const sandbox = await openSandbox(started);
