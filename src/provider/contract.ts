@@ -157,7 +157,7 @@ export interface OutputChunk {
   readonly bytes: Uint8Array;
 }
 
-/** What an exec reports besides output, in order of arrival with it. */
+/** What an exec reports, in order of arrival. The bytes of output are its one reader's own. */
 export type ExecNotice =
   | { readonly type: "output"; readonly channel: OutputChannel; readonly bytes: Uint8Array }
   | { readonly type: "truncated"; readonly channel: OutputChannel; readonly limitBytes: number }

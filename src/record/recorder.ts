@@ -18,6 +18,9 @@ export const COMMIT_EVENTS_MAX = 1024;
 /** What a row costs in memory beside its text. */
 const ROW_OVERHEAD_BYTES = 256;
 
+/** Bytes of a chunk that is freed at once. */
+const FREED_BYTES_LEAST = 4096;
+
 /** What a recorder works with. */
 export interface RecorderOptions {
   /** Commits events in order; resolves when they are on disk. */
@@ -56,8 +59,8 @@ export class Recorder {
   }
 
   /**
-   * Records all notices of an exec. After a failed commit the rest is read and dropped, so that the
-   * exec can end.
+   * Records all notices of an exec, whose bytes are the recorder's from then on. After a failed
+   * commit the rest is read and dropped, so that the exec can end.
    *
    * @throws what the failed commit threw
    */
@@ -115,6 +118,7 @@ export class Recorder {
     const now = this.#options.clock.now();
     const cutter = this.#cutters[channel];
     const full = cutter.push(bytes);
+    free(bytes);
     if (full.length > 0) {
       this.#pushRows(channel, full, this.#open?.at ?? now);
       this.#forgetRow();
@@ -183,4 +187,13 @@ export class Recorder {
     this.#readyBytes = 0;
     this.#options.onFailure(error);
   }
+}
+
+/**
+ * Frees memory that is done with now, not at some collection: a flood of output would be ahead of
+ * those. A part of a larger buffer is others' too, and a small one is not worth it.
+ */
+function free({ buffer, byteLength }: Uint8Array): void {
+  const isWhole = byteLength === buffer.byteLength && buffer instanceof ArrayBuffer;
+  if (isWhole && byteLength >= FREED_BYTES_LEAST) buffer.transfer(0);
 }

@@ -6,7 +6,7 @@
  */
 
 /** Bytes of text after which the Worker collects. */
-const COLLECT_EVERY_BYTES = 2 * 1024 * 1024;
+const COLLECT_EVERY_BYTES = 1024 * 1024;
 
 /** Counts what passes through. */
 export class GarbageCount {

@@ -170,7 +170,7 @@ describe("Recorder.follow()", () => {
         for (let count = 0; count < 200; count++) {
           taken += 1;
           most = Math.max(most, taken - committed);
-          yield output(chunk);
+          yield output(chunk.slice());
         }
       })(),
     );
@@ -203,6 +203,18 @@ describe("Recorder.follow()", () => {
     );
     await expect(followed).rejects.toThrow("disk full");
     expect([taken, calls, failures.length]).toEqual([1000, 1, 1]);
+  });
+
+  test("frees the memory of what it has taken, and of nothing beside it", async () => {
+    const { recorder: made, drafts } = recorder();
+    const whole = new Uint8Array(64 * 1024).fill(0x61);
+    const large = new Uint8Array(64 * 1024).fill(0x62);
+    const part = large.subarray(0, 32 * 1024);
+    await made.follow(from([output(whole), output(part)]));
+    expect(whole.buffer.byteLength).toBe(0);
+    expect(large.buffer.byteLength).toBe(64 * 1024);
+    const text = `${"a".repeat(64 * 1024)}${"b".repeat(32 * 1024)}`;
+    expect(bytesOf(drafts(), "stdout").toString()).toBe(text);
   });
 
   test("times never go back, and are those of the first byte", async () => {
