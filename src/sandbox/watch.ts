@@ -41,6 +41,9 @@ export interface Tally {
   readonly pidsRefused: number;
 }
 
+/** The counts of a sandbox in which nothing has run. */
+export const NOTHING_COUNTED: Tally = { oomKills: 0, pidsRefused: 0 };
+
 /** The counts now. */
 export function tallyOf(groups: SandboxGroups): Tally {
   return { oomKills: groups.oomKills(), pidsRefused: groups.pidsRefused() };
