@@ -3,6 +3,7 @@
 import { expect } from "bun:test";
 import { EXECS_MAX, INPUT_WAITING_BYTES_MAX } from "../../src/sandboxes/bounds.ts";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { useSandboxServer } from "./sandbox-server.ts";
 import { isInit, pidsOfRange } from "./snapshot.ts";
 import { ID_RANGE, until } from "./test-engine.ts";
@@ -38,7 +39,8 @@ host.describe("bounds of open sandboxes", () => {
 
   host.test("so many programs at once run in one", async () => {
     const id = await server.open({ limits: { pids: 1024, mem_mb: 512 } });
-    const sleeping = Array.from({ length: EXECS_MAX }, () => start(id, { argv: ["sleep", "100"] }));
+    const sleep = { argv: ["sleep", "1000"], limits: { wall_seconds: paced(30) } };
+    const sleeping = Array.from({ length: EXECS_MAX }, () => start(id, sleep));
     for (const { status } of await Promise.all(sleeping)) expect(status).toBe(202);
     const refused = await start(id, { argv: ["true"] });
     expect([refused.status, refused.json.reason]).toEqual([429, "EXECS"]);
