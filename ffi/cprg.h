@@ -187,6 +187,9 @@ CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t f
 /* Non-blocking read: bytes read, 0 at the end, -EAGAIN. Reads until the buffer is full or the pipe
    empty. */
 CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity);
+/* 1 when a read of `fd` would not wait: bytes are there, or the end (POLLHUP), or an error; else 0.
+ */
+CPRG_EXPORT int32_t cprg_readable(int32_t fd);
 /* A new pseudo-terminal of the devpts instance at `devpts`, an O_PATH directory, with a size in
    characters: fds are the master without blocking, the same again, and the terminal. Neither
    becomes anyone's controlling terminal. */

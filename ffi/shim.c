@@ -173,6 +173,13 @@ CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity) {
     return (int32_t)length;
 }
 
+CPRG_EXPORT int32_t cprg_readable(int32_t fd) {
+    static const struct kernel_timespec at_once = {0, 0};
+    struct kernel_pollfd readable = {.fd = fd, .events = K_POLLIN};
+    long count = sys_ppoll(&readable, 1, &at_once);
+    return count == -K_EINTR ? 0 : (int32_t)count;
+}
+
 /*** Terminals ***/
 
 CPRG_EXPORT int32_t cprg_resize(int32_t master, uint32_t columns, uint32_t rows) {

@@ -1,9 +1,11 @@
 /** The table of subcommands, in the order in which help lists them. */
 
 import type { Command } from "./command.ts";
+import { audit } from "./commands/audit.ts";
 import { cancel } from "./commands/cancel.ts";
 import { doctor } from "./commands/doctor.ts";
 import { jobs } from "./commands/jobs.ts";
+import { key } from "./commands/key.ts";
 import { languages } from "./commands/languages.ts";
 import { logs } from "./commands/logs.ts";
 import { replay } from "./commands/replay.ts";
@@ -23,6 +25,8 @@ export const COMMANDS: readonly Command[] = [
   replay,
   sandbox,
   verify,
+  key,
+  audit,
   doctor,
   languages,
   version,

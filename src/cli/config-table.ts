@@ -6,6 +6,7 @@
 
 import { join } from "node:path";
 import { CEILING_LIMITS } from "../core/limits.ts";
+import { RATE_PER_MIN_DEFAULT, RATE_PER_MIN_MAX } from "../tenancy/rate-windows.ts";
 import { defaultRunDir, type Whose } from "./paths.ts";
 import {
   parseAddress,
@@ -127,6 +128,34 @@ export const SETTINGS = {
     doc: "Sandboxes that one tenant may hold open",
     fallback: () => 8,
     parse: parseInteger({ least: 0, most: 1024 }),
+  }),
+  queueMax: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Jobs that may wait, of all tenants together",
+    fallback: () => 1000,
+    parse: parseInteger({ least: 1, most: 1_000_000 }),
+  }),
+  queueTenantMax: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Jobs of one tenant that may wait",
+    fallback: () => 500,
+    parse: parseInteger({ least: 1, most: 1_000_000 }),
+  }),
+  tenantStoredMb: setting({
+    kind: "integer",
+    value: "MB",
+    doc: "MiB of logs and jobs that may be kept for one tenant; above it new jobs are refused",
+    fallback: () => 10_240,
+    parse: parseInteger({ least: 1, most: 1_000_000_000 }),
+  }),
+  ratePerMin: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Requests of one key in a minute, in fixed windows, where the key has no rate of its own",
+    fallback: () => RATE_PER_MIN_DEFAULT,
+    parse: parseInteger({ least: 1, most: RATE_PER_MIN_MAX }),
   }),
   pool: setting({
     kind: "integer",

@@ -1,5 +1,7 @@
 /** What `cprg serve` makes of its settings before it opens anything: keys, refusals, `--check`. */
 
+import { existsSync } from "node:fs";
+import type { CprgError } from "../core/errors.ts";
 import { KeyRing } from "../tenancy/key-ring.ts";
 import { DEFAULT_TENANT, hashKey, type KeyEntry } from "../tenancy/keys.ts";
 import { configError, type LoadedConfig, shownSettings } from "./config.ts";
@@ -25,29 +27,56 @@ export interface ServerKeys {
  *
  * @throws CprgError `failed_precondition`
  */
-export function checkExposure({ settings, keys }: LoadedConfig): void {
-  const isProduction = settings.env === "production";
-  if (!isProduction && isLoopback(settings.addr)) return;
-  const refuse = (state: string, hint: string) => {
-    const address = formatAddress(settings.addr);
-    const message = isProduction
-      ? `Cannot start in production: ${state}`
-      : `Cannot listen on "${address}": ${state}, and others can reach it`;
-    return configError(message, hint);
-  };
-  if (settings.apiKeys.length + settings.adminKeys.length + keys.length === 0) {
-    throw refuse("no key is set", "Set CPRG_API_KEYS, for example to $(openssl rand -hex 16)");
-  }
+export function checkExposure(config: LoadedConfig): void {
+  const { settings } = config;
+  if (!isExposed(config)) return;
+  // A database may hold keys: they are counted when it is open.
+  if (!existsSync(settings.db)) checkKeysExist(config, 0);
   if (settings.sandbox === "off") {
+    const isProduction = settings.env === "production";
     const way = isProduction ? "" : ", or listen on a loopback address such as 127.0.0.1:7300";
-    throw refuse("the sandbox is off", `Remove CPRG_SANDBOX=off or --sandbox off${way}`);
+    const hint = `Remove CPRG_SANDBOX=off or --sandbox off${way}`;
+    throw exposed(config, "the sandbox is off", hint);
   }
 }
 
-/** The keys that were configured, else the one of the data directory. */
-export async function serverKeys({ settings, keys }: LoadedConfig): Promise<ServerKeys> {
+/**
+ * Refuses to start without any key where others can reach the server, or in production.
+ *
+ * @param stored keys of the database that hold
+ * @throws CprgError `failed_precondition`
+ */
+export function checkKeysExist(config: LoadedConfig, stored: number): void {
+  const { settings, keys } = config;
+  const configured = settings.apiKeys.length + settings.adminKeys.length + keys.length;
+  if (!isExposed(config) || configured + stored > 0) return;
+  const hint =
+    'Set CPRG_API_KEYS, for example to $(openssl rand -hex 16), or make one with "cprg key create"';
+  throw exposed(config, "no key is set", hint);
+}
+
+function isExposed({ settings }: LoadedConfig): boolean {
+  return settings.env === "production" || !isLoopback(settings.addr);
+}
+
+function exposed({ settings }: LoadedConfig, state: string, hint: string): CprgError {
+  const message =
+    settings.env === "production"
+      ? `Cannot start in production: ${state}`
+      : `Cannot listen on "${formatAddress(settings.addr)}": ${state}, and others can reach it`;
+  return configError(message, hint);
+}
+
+/**
+ * The keys that were configured, else the one of the data directory; where others can reach the
+ * server, none that nobody asked for.
+ */
+export async function serverKeys(config: LoadedConfig): Promise<ServerKeys> {
+  const { settings, keys } = config;
   const configured = [...settings.apiKeys, ...settings.adminKeys, ...keys];
-  if (configured.length > 0) return { ring: new KeyRing(configured), madeKey: null, secrets: [] };
+  if (configured.length > 0 || isExposed(config)) {
+    return { ring: new KeyRing(configured), madeKey: null, secrets: [] };
+  }
   const own = await openKeyFile(keyFile(settings.dataDir));
   const entry: KeyEntry = { tenant: DEFAULT_TENANT, role: "admin", hash: hashKey(own.key) };
   return {

@@ -26,6 +26,7 @@ import { type JsonLog, jsonLog } from "./log-json.ts";
 import { takeSignals } from "./run-stop.ts";
 import { announce } from "./serve-announce.ts";
 import { checkExposure, printSettings, type ServerKeys, serverKeys } from "./serve-config.ts";
+import { serveTenancy } from "./serve-tenancy.ts";
 import { type Address, formatAddress } from "./settings-parse.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTlsFiles, type TlsFiles } from "./tls-files.ts";
@@ -125,6 +126,8 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   const signingKey = await openSigningKey(settings.dataDir);
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
+  const tenancyLog = log.scope("tenancy");
+  const tenants = await serveTenancy(config, { store, keys, signingKey, log: tenancyLog, stack });
   const engine = await openEngine(config, log, config.settings.pool);
   stack.defer(async () => await engine.close());
   const artifacts = await openArtifacts(join(settings.dataDir, "artifacts"), {
@@ -137,6 +140,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     ...shared,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
+    tenantBytesMax: settings.tenantStoredMb * 1024 ** 2,
   });
   const service = new JobService({
     ...shared,
@@ -146,6 +150,9 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     log: log.scope("jobs"),
     slots: settings.jobSlots,
     tenantConcurrency: settings.tenantConcurrency,
+    queueMax: settings.queueMax,
+    queueTenantMax: settings.queueTenantMax,
+    tenantBytesMax: settings.tenantStoredMb * 1024 ** 2,
   });
   // Before jobs of an earlier run start: they are not to be cut short by a port that is taken.
   checkFree(settings.addr);
@@ -169,7 +176,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     port: settings.addr.port,
     jobs: service,
     sandboxes,
-    keys: keys.ring,
+    ...tenants,
     engine,
     privileges,
     allowedHosts: settings.allowedHosts,

@@ -1,5 +1,6 @@
 /** Events of a run: what is recorded, in which shape, and which bounds hold. */
 
+import type { AuditRecord } from "./audit.ts";
 import type { Limits } from "./limits.ts";
 import type { LimitHit, Usage, Violation } from "./outcome.ts";
 import type { Reason, TerminalStatus } from "./reasons.ts";
@@ -12,10 +13,10 @@ export const OUTPUT_FLUSH_MS = 20;
 export const OUTPUT_ROWS_MAX = 20_000;
 
 /** What kind of run a subject is. */
-export const SUBJECT_KINDS = ["job", "exec", "task", "dispatch"] as const;
+export const SUBJECT_KINDS = ["job", "exec", "task", "dispatch", "audit"] as const;
 /** One of {@link SUBJECT_KINDS}. */
 export type SubjectKind = (typeof SUBJECT_KINDS)[number];
-/** `job:ID`, `exec:ID`, `task:ID` or `dispatch:ID`: whose log an event is in. */
+/** `job:ID`, `exec:ID`, `task:ID`, `dispatch:ID` or `audit:NAME`: whose log an event is in. */
 export type Subject = `${SubjectKind}:${string}`;
 
 /** The layers that were in force, by name. */
@@ -39,6 +40,8 @@ export interface EventData {
   };
   violation: Violation;
   limit: LimitHit;
+  /** In the log of `audit:server` alone. */
+  audit: AuditRecord;
   truncated: { readonly stream: "stdout" | "stderr"; readonly limit_bytes: number };
   finished: {
     readonly status: TerminalStatus;

@@ -11,23 +11,28 @@ import type { Log } from "../core/log.ts";
 import type { JobService } from "../jobs/service.ts";
 import type { SandboxService } from "../sandboxes/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
+import type { Tenancy } from "../tenancy/tenancy.ts";
 import { requireAcceptable } from "./acceptable.ts";
-import { requireKey } from "./auth.ts";
+import { recordActions } from "./audit-actions.ts";
+import { isKeyPath, requireAdmin, requireKey } from "./auth.ts";
 import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { JOB_ROUTES } from "./job-docs.ts";
 import { STREAM_STALL_MS } from "./job-stream.ts";
+import { ADMIN_ROUTES } from "./key-docs.ts";
 import { checkOrigin } from "./origin-check.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { countRequests, RequestCounts } from "./request-counts.ts";
 import { requestLog } from "./request-log.ts";
 import { findRoute, type RouteDoc } from "./route-doc.ts";
+import { auditRoutes } from "./routes/audit.ts";
 import { descriptionRoutes } from "./routes/description.ts";
 import { execRoutes } from "./routes/execs.ts";
 import { jobEventRoutes } from "./routes/job-events.ts";
 import { jobFileRoutes } from "./routes/job-files.ts";
 import { CANCEL_WAIT_MS, jobRoutes } from "./routes/jobs.ts";
+import { keyRoutes } from "./routes/keys.ts";
 import { languageRoutes } from "./routes/languages.ts";
 import { metricsRoutes, type ServerCounts } from "./routes/metrics.ts";
 import { sandboxFileRoutes } from "./routes/sandbox-files.ts";
@@ -41,6 +46,7 @@ import {
 import { STREAMS_MAX, STREAMS_TENANT_MAX, StreamPlaces, streamRoutes } from "./routes/stream.ts";
 import { EXEC_ROUTES, SANDBOX_ROUTES } from "./sandbox-docs.ts";
 import { SERVER_ROUTES } from "./server-docs.ts";
+import { untilRevoked } from "./until-revoked.ts";
 
 /** Every route of the app: one without a description here cannot be, which a test makes sure of. */
 export const ROUTES: readonly RouteDoc[] = [
@@ -48,6 +54,7 @@ export const ROUTES: readonly RouteDoc[] = [
   ...JOB_ROUTES,
   ...SANDBOX_ROUTES,
   ...EXEC_ROUTES,
+  ...ADMIN_ROUTES,
 ];
 
 /** What an app works with. */
@@ -55,6 +62,9 @@ export interface AppOptions {
   readonly jobs: JobService;
   readonly sandboxes: SandboxService;
   readonly keys: KeyRing;
+  readonly tenancy: Tenancy;
+  /** The audit log as it is now, sealed. */
+  exportAudit(): AsyncIterable<Uint8Array>;
   readonly engine: EngineFacts;
   readonly privileges: PrivilegeFacts;
   readonly log: Log;
@@ -78,9 +88,15 @@ export interface AppOptions {
 
 /** Builds the app. */
 export function createApp(options: AppOptions): Hono<AppEnv> {
-  const { jobs, sandboxes, keys, engine, privileges, log, version } = options;
+  const { jobs, sandboxes, keys, tenancy, engine, privileges, log, version } = options;
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
+  const bodies = {
+    budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+    timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
+  };
+  const onBroken = (c: Context<AppEnv>, error: unknown): void =>
+    log.error("answer broken off", { request_id: c.get("requestId"), error });
   const app = new Hono<AppEnv>();
 
   const requests = new RequestCounts();
@@ -92,8 +108,14 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   if (options.allowedHosts !== undefined) app.use(checkOrigin(options.allowedHosts));
   app.route("/", openRoutes(status));
   app.route("/", descriptionRoutes(ROUTES, version));
-  app.use("/v1/*", requireKey(keys));
+  app.use("/v1/*", requireKey(keys, tenancy));
+  app.use("/v1/*", recordActions(tenancy.audit));
+  app.use("/v1/*", requireAdmin);
+  app.use("/v1/*", untilRevoked(isKeyPath));
   app.use("/v1/*", requireAcceptable(ROUTES));
+  app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, ceilings, bodies }));
+  const { exportAudit } = options;
+  app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, onBroken }));
   app.route("/v1/metrics", metricsRoutes({ jobs, requests, counts: options.counts ?? {} }));
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
@@ -105,12 +127,8 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   const shared = {
     ceilings,
     cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
-    bodies: {
-      budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
-      timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
-    },
-    onBroken: (c: Context<AppEnv>, error: unknown) =>
-      log.error("answer broken off", { request_id: c.get("requestId"), error }),
+    bodies,
+    onBroken,
     onFailed: (c: Context<AppEnv>, error: unknown) =>
       log.error("job of a batch failed", { request_id: c.get("requestId"), error }),
   };

@@ -12,6 +12,7 @@ export const STREAM_STALL_MS = 60_000;
 /** RFC 6455 section 7.4.1. */
 const CLOSE_NORMAL = 1000;
 const CLOSE_GOING_AWAY = 1001;
+const CLOSE_POLICY_VIOLATION = 1008;
 const CLOSE_INTERNAL_ERROR = 1011;
 
 /** A WebSocket, as far as a stream needs it. */
@@ -43,9 +44,21 @@ export class JobStream {
   readonly #closed = new AbortController();
   readonly #gone = Promise.withResolvers<void>();
   #drained: (() => void) | null = null;
+  #isRefused = false;
 
   constructor(options: JobStreamOptions) {
     this.#options = options;
+  }
+
+  /** Resolves when the socket is closed, or is to be. */
+  get gone(): Promise<void> {
+    return this.#gone.promise;
+  }
+
+  /** Ends the stream because its client may have it no more. */
+  refuse(): void {
+    this.#isRefused = true;
+    this.closed();
   }
 
   /** The socket is open: sends until the job has ended or the socket is closed. */
@@ -92,6 +105,7 @@ export class JobStream {
         if (socket.send(line) === 0) return socket.terminate();
       }
     }
+    if (this.#isRefused) return socket.close(CLOSE_POLICY_VIOLATION, "key revoked");
     if (signal.aborted) return socket.close(CLOSE_GOING_AWAY, "stopped");
     if (!(await this.#room(socket, 0))) return socket.terminate();
     socket.close(CLOSE_NORMAL, "finished");

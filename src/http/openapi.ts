@@ -2,6 +2,8 @@
 
 import { z } from "zod";
 import * as answers from "./answers.ts";
+import * as keyAnswers from "./key-answers.ts";
+import { keyBody, rotateBody } from "./key-schemas.ts";
 import { type Parameters, parameterSchema } from "./parameters.ts";
 import type { AnswerDoc, RouteDoc } from "./route-doc.ts";
 import * as sandboxAnswers from "./sandbox-answers.ts";
@@ -40,6 +42,11 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   ExecList: sandboxAnswers.execList,
   ExecResult: sandboxAnswers.execResult,
   ExecReplay: sandboxAnswers.execReplay,
+  KeyRequest: keyBody,
+  RotateRequest: rotateBody,
+  Key: keyAnswers.key,
+  MadeKey: keyAnswers.madeKey,
+  KeyList: keyAnswers.keyList,
   LanguageList: answers.languageList,
   Status: answers.serverStatus,
   Health: answers.health,

@@ -13,6 +13,8 @@ import { readQuery } from "./query.ts";
 
 /** Jobs on a page of the list. */
 export const LIST_LIMIT_DEFAULT = 50;
+/** Keys on a page of the list. */
+export const KEYS_LIMIT_DEFAULT = 100;
 /** How long a result may be waited for. */
 export const WAIT_SECONDS_DEFAULT = 60;
 export const WAIT_SECONDS_MAX = 300;
@@ -92,6 +94,15 @@ export const execListParameters = {
 export const sandboxListParameters = {
   ...execListParameters,
   status: z.enum(["open", "any"]).default("open"),
+};
+
+/** Of `GET /v1/keys`. */
+export const keyListParameters = {
+  tenant: z.string().optional().describe("Only keys of this tenant."),
+  limit: wholeNumber({ min: 1, max: LIST_LIMIT_MAX, default: KEYS_LIMIT_DEFAULT }).describe(
+    "Keys on a page.",
+  ),
+  cursor,
 };
 
 /** Of `POST /v1/sandboxes/{id}/execs`. */

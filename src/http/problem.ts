@@ -5,7 +5,9 @@
 
 import type { Context } from "hono";
 import { type CprgError, type ErrorCode, HTTP_STATUS } from "../core/errors.ts";
+import { redactKeys } from "../core/redact-keys.ts";
 import type { AppEnv } from "./env.ts";
+import { presentedSecrets } from "./presented.ts";
 
 /** Reasons that have a status of their own; otherwise the code decides. */
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
@@ -20,6 +22,7 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   UPGRADE_REQUIRED: 426,
   STORE_UNWRITABLE: 503,
   DISK_FULL: 507,
+  TENANT_STORAGE_FULL: 507,
 };
 
 const TITLES: Readonly<Record<number, string>> = {
@@ -48,6 +51,9 @@ const TITLES: Readonly<Record<number, string>> = {
 
 /** Codes whose messages may hold what clients must not see. */
 const HIDDEN_CODES: readonly ErrorCode[] = ["internal", "unknown", "data_loss"];
+
+/** Fields that may repeat what a client sent. */
+const ECHOES: readonly string[] = ["detail", "hint", "field"];
 
 /** A problem document. */
 export interface Problem {
@@ -96,11 +102,14 @@ export function problemOf(error: CprgError, requestId: string): Problem {
 /** The answer to a request that failed. */
 export function problemResponse(c: Context<AppEnv>, error: CprgError): Response {
   const problem = problemOf(error, c.get("requestId"));
+  const secrets = presentedSecrets(c);
+  const clean = (name: string, value: unknown) =>
+    ECHOES.includes(name) && typeof value === "string" ? redactKeys(value, secrets) : value;
   const headers = new Headers({ "Content-Type": "application/problem+json" });
   if (problem.status === 401) headers.set("WWW-Authenticate", 'Bearer realm="cprg"');
   if (problem.status === 426) headers.set("Upgrade", "websocket");
   if (error.retryAfterSeconds !== undefined) {
     headers.set("Retry-After", String(Math.max(1, Math.ceil(error.retryAfterSeconds))));
   }
-  return c.newResponse(JSON.stringify(problem), { status: problem.status as 400, headers });
+  return c.newResponse(JSON.stringify(problem, clean), { status: problem.status as 400, headers });
 }

@@ -1,10 +1,15 @@
-/** Request ids, and one structured line for each request. Queries are not logged: they may hold keys. */
+/**
+ * Request ids, and one structured line for each request. Queries are not logged, because they may
+ * hold keys, and paths are without any.
+ */
 
 import type { MiddlewareHandler } from "hono";
 import type { Clock } from "../core/clock.ts";
 import { newId } from "../core/ids.ts";
 import type { Log } from "../core/log.ts";
+import { redactKeys } from "../core/redact-keys.ts";
 import type { AppEnv } from "./env.ts";
+import { presentedSecrets } from "./presented.ts";
 
 /** Characters of a path that are logged. */
 const LOGGED_PATH_CHARS = 200;
@@ -21,7 +26,7 @@ export function requestLog(log: Log, clock: Clock): MiddlewareHandler<AppEnv> {
     log.info("request", {
       request_id: requestId,
       method: c.req.method,
-      path: c.req.path.slice(0, LOGGED_PATH_CHARS),
+      path: redactKeys(c.req.path, presentedSecrets(c)).slice(0, LOGGED_PATH_CHARS),
       status: c.res.status,
       duration_ms: Math.round((clock.monotonicMs() - startedMs) * 1000) / 1000,
       tenant: c.get("principal")?.tenant ?? null,

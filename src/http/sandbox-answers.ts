@@ -2,7 +2,7 @@
 
 import { z } from "zod";
 import { REASONS, STATUSES } from "../core/reasons.ts";
-import type { ResultView } from "../jobs/views.ts";
+import type { RunResultView } from "../record/outcome-view.ts";
 import type { ExecView, SandboxView } from "../sandboxes/views.ts";
 import { event, failure, limits, nextCursor, resultFields, usage } from "./answers.ts";
 
@@ -54,8 +54,7 @@ export const exec: z.ZodType<ExecView> = z.strictObject({
 /** A page of execs. */
 export const execList = z.strictObject({ execs: z.array(exec), next_cursor: nextCursor });
 
-type ExecResultView = Pick<ExecView, "exec_id" | "sandbox_id" | "status"> &
-  Omit<ResultView, "job_id" | "status">;
+type ExecResultView = Pick<ExecView, "exec_id" | "sandbox_id" | "status"> & RunResultView;
 
 /** What an exec did, with its output. */
 export const execResult: z.ZodType<ExecResultView> = z.strictObject({

@@ -6,6 +6,7 @@ import {
   followParameters,
   getFileParameters,
   putFileParameters,
+  replayParameters,
   resultParameters,
   sandboxListParameters,
   startParameters,
@@ -149,7 +150,7 @@ export const EXEC_ROUTES: readonly RouteDoc[] = [
     method: "GET",
     path: "/v1/execs/{id}/replay",
     summary: "Read an exec's log",
-    parameters: followParameters,
+    parameters: replayParameters,
     answers: {
       200: {
         description: "Its events up to now; as NDJSON the whole log with its seal.",

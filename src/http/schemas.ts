@@ -190,6 +190,9 @@ export function shapeError(error: z.ZodError): Error {
   if (issue?.code === "invalid_union") {
     return invalid(path, `Cannot use ${path}: expected permission bits, such as "0755"`);
   }
+  if (issue?.code === "invalid_value") {
+    return invalid(path, `Cannot use ${path}: expected ${issue.values.join(" or ")}`);
+  }
   if (issue?.code === "invalid_type") {
     return invalid(path, `Cannot use ${path}: expected ${kindOf(issue.expected)}`);
   }

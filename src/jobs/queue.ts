@@ -19,6 +19,7 @@ import { keepArtifacts } from "./keep-artifacts.ts";
 import type { JobLanguages } from "./languages.ts";
 import { runJob } from "./run.ts";
 import { StopSwitch } from "./stop-switch.ts";
+import { TenantTurns } from "./tenant-turns.ts";
 
 /** Jobs at once, by default. */
 export const JOB_SLOTS_DEFAULT = 4;
@@ -72,6 +73,7 @@ export class JobQueue {
   readonly #options: QueueOptions;
   readonly #slots = new Map<string, Slot>();
   readonly #ends = new Set<Promise<void>>();
+  readonly #turns = new TenantTurns();
   readonly #stopping = new AbortController();
   #isOpen = false;
   #isFilling = false;
@@ -168,10 +170,19 @@ export class JobQueue {
     }
   }
 
-  /** Gives a slot to the oldest job whose tenant may have one; false when there is none. */
+  /** Tenants of the slots, once for each. */
+  #held(): string[] {
+    return [...this.#slots.values()].map(({ tenant }) => tenant);
+  }
+
+  /** Gives a slot to the tenant whose turn it is and that may have one; false when there is none. */
   async #takeOne(): Promise<boolean> {
-    const job = await this.#options.jobs.next(this.#busyTenants());
+    const job = await this.#options.jobs.next(
+      this.#busyTenants(),
+      this.#turns.shares(this.#held()),
+    );
     if (job === null || !this.#isOpen || !this.#hasDescriptors()) return false;
+    this.#turns.served(job.tenant);
     const slot: Slot = {
       tenant: job.tenant,
       stop: new StopSwitch(),

@@ -17,6 +17,7 @@ import { neverRan } from "../record/failed-outcome.ts";
 import type { Feed } from "../record/feed.ts";
 import { replayStream } from "../record/replay-stream.ts";
 import { resultStream } from "../record/result-stream.ts";
+import { checkStoredBytes } from "../record/stored-bytes.ts";
 import { TerminalWaits } from "../record/terminal-waits.ts";
 import { freeDescriptors } from "../sandbox/free-descriptors.ts";
 import type { ArtifactStore, KeptFiles } from "../store/artifacts.ts";
@@ -57,6 +58,8 @@ export interface JobServiceOptions {
   readonly tenantConcurrency?: number;
   readonly queueMax?: number;
   readonly queueTenantMax?: number;
+  /** Bytes that may be kept for one tenant. */
+  readonly tenantBytesMax?: number;
   /** Descriptors that can still be opened, for tests. */
   freeDescriptors?(): number;
   /** Waits between attempts to store an end, for tests. */
@@ -168,7 +171,8 @@ export class JobService {
   /**
    * Queues a job.
    *
-   * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, NO_INTERPRETER, or
+   * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, `resource_exhausted` with
+   *   reason TENANT_STORAGE_FULL, NO_INTERPRETER, or
    *   `invalid_argument` when a file would take the place of the code
    */
   async submit(tenant: string, spec: JobSpec): Promise<Job> {
@@ -365,6 +369,7 @@ export class JobService {
     const [all, tenants] = await Promise.all([
       store.jobs.queuedCount(),
       store.jobs.queuedCount(tenant),
+      checkStoredBytes(store, tenant, { what: "take job", bytesMax: this.#options.tenantBytesMax }),
     ]);
     if (all + others >= queueMax) throw queueFull(`${queueMax} jobs are queued`);
     if (tenants + own >= queueTenantMax) {

@@ -244,6 +244,7 @@ function assemble(host: ExecHost, made: Started): LocalExec {
         closeSync(fd);
       },
       drain: () => native.drain(fd),
+      isReadable: () => native.isReadable(fd),
       limitBytes,
       queue,
       onTruncated: () => watch.hit("output_kb", { observed: limits.output_kb, sampled: false }),

@@ -33,6 +33,7 @@ const SYMBOLS = {
   cprg_statfs: { args: ["i32", "ptr"], returns: "i32" },
   cprg_open_beneath: { args: ["i32", "ptr", "i32", "u32"], returns: "i32" },
   cprg_read: { args: ["i32", "ptr", "u32"], returns: "i32" },
+  cprg_readable: { args: ["i32"], returns: "i32" },
   cprg_terminal: { args: ["i32", "u32", "u32", "ptr"], returns: "i32" },
   cprg_resize: { args: ["i32", "u32", "u32"], returns: "i32" },
   cprg_harden: { args: [], returns: "i32" },
@@ -277,6 +278,11 @@ export class Native {
     const result = this.#library.cprg_read(fd, this.#drained, this.#drained.length);
     if (result === -EAGAIN) return null;
     return this.#check("read", result);
+  }
+
+  /** Whether a pipe or terminal has bytes to read, or its end. */
+  isReadable(fd: number): boolean {
+    return this.#check("poll", this.#library.cprg_readable(fd)) !== 0;
   }
 
   /** A new terminal of a devpts directory. */

@@ -13,8 +13,12 @@ const YIELD_BYTES = 128 * 1024;
 /** Pauses while nothing comes of what is dropped: the first, and the longest. */
 const DROP_PAUSE_MS_LEAST = 1;
 const DROP_PAUSE_MS_MOST = 16;
-/** After the exec has ended: longest silence before writers outside of it are no longer awaited. */
-const QUIET_MS = 100;
+/**
+ * After the exec has ended: how often a stream is looked at, and how often in a row it must have been
+ * silent before writers outside of it are no longer awaited.
+ */
+export const QUIET_LOOK_MS = 50;
+export const QUIET_LOOKS = 2;
 
 /** Where the bytes come from. */
 export interface ByteReader {
@@ -33,6 +37,11 @@ export interface OutputOptions {
    * nothing is there yet. Without it the reader goes on, at the price of its garbage.
    */
   drain?(): number | null;
+  /**
+   * Whether bytes, or the end, are there to be read. Where the process was starved of CPU, timers come
+   * before what has been there for long: silence is then no sign of anything.
+   */
+  isReadable?(): boolean;
   readonly limitBytes: number;
   readonly queue: NoticeQueue;
   /** Called once, when the first byte is dropped. */
@@ -68,10 +77,13 @@ export class OutputStream {
   finishSoon(): void {
     if (this.#quiet !== null || this.#isEnded) return;
     let seen = this.#totalBytes;
+    let looks = 0;
     this.#quiet = setInterval(() => {
-      if (seen === this.#totalBytes && this.#isWaiting) this.stop();
+      const isQuiet = seen === this.#totalBytes && this.#isWaiting;
+      looks = isQuiet && this.#options.isReadable?.() !== true ? looks + 1 : 0;
       seen = this.#totalBytes;
-    }, QUIET_MS);
+      if (looks === QUIET_LOOKS) this.stop();
+    }, QUIET_LOOK_MS);
   }
 
   /** Stops reading. */

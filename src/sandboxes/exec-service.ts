@@ -13,9 +13,9 @@ import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
 import { replayStream } from "../record/replay-stream.ts";
 import { resultStream } from "../record/result-stream.ts";
+import { checkStoredBytes } from "../record/stored-bytes.ts";
 import { TerminalWaits } from "../record/terminal-waits.ts";
 import type { EventLine, ExecPage, Store } from "../store/contract.ts";
-import { EXECS_MAX } from "./bounds.ts";
 import { LiveExec } from "./live-exec.ts";
 import type { OpenSandbox } from "./open-sandbox.ts";
 import { type ExecRequest, execPlan } from "./spec.ts";
@@ -29,6 +29,8 @@ export interface ExecServiceOptions {
   readonly instance: string;
   readonly log: Log;
   readonly clock: Clock;
+  /** Bytes that may be kept for one tenant. */
+  readonly tenantBytesMax: number | undefined;
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal;
   /** @throws CprgError `not_found`, or `aborted` when it has ended */
@@ -62,7 +64,7 @@ export class ExecService {
    *
    * @param ceilings of the key or the server
    * @throws CprgError `not_found`, `aborted` when the sandbox has ended, `resource_exhausted` when
-   *   {@link EXECS_MAX} run in it, `invalid_argument`
+   *   as many run in it as may, `invalid_argument`
    */
   async start(
     tenant: string,
@@ -72,8 +74,11 @@ export class ExecService {
     const sandbox = await this.#options.sandbox(tenant, sandboxId);
     const plan = execPlan(request, { ...sandbox.spec, ceilings });
     // Held until the exec itself is noted: a sandbox must not go idle in between.
-    using _use = sandbox.use();
-    if (sandbox.execs.size >= EXECS_MAX) throw tooMany();
+    using place = sandbox.placeForExec();
+    await checkStoredBytes(this.#options.store, tenant, {
+      what: "start a program",
+      bytesMax: this.#options.tenantBytesMax,
+    });
     this.#options.checkDescriptors();
     const record: ExecRecord = {
       id: newId(),
@@ -102,6 +107,7 @@ export class ExecService {
       onGone: () => this.#options.onGone(sandboxId),
     });
     sandbox.add(exec);
+    place[Symbol.dispose]();
     await exec.started;
     return (await store.execs.get(record.id)) ?? record;
   }
@@ -209,12 +215,4 @@ function notFound(id: string): CprgError {
   return new CprgError("not_found", `Cannot find exec "${id.slice(0, 64)}": there is none`, {
     reason: "EXEC_NOT_FOUND",
   });
-}
-
-function tooMany(): CprgError {
-  return new CprgError(
-    "resource_exhausted",
-    `Cannot start a program: ${EXECS_MAX} run in this sandbox`,
-    { reason: "EXECS", retryAfterSeconds: 1 },
-  );
 }

@@ -7,7 +7,7 @@ import { CprgError } from "../core/errors.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import type { ExecLease } from "../provider/contract.ts";
-import { TRANSFERS_MAX } from "./bounds.ts";
+import { EXECS_MAX, TRANSFERS_MAX } from "./bounds.ts";
 import type { LiveExec } from "./live-exec.ts";
 import type { SandboxSpec } from "./spec.ts";
 
@@ -46,6 +46,7 @@ export class OpenSandbox {
   #idle: Timer | null = null;
   #uses = 0;
   #transfers = 0;
+  #starting = 0;
   #ending: EndRequest | null = null;
   #end: Promise<void> | null = null;
 
@@ -116,6 +117,32 @@ export class OpenSandbox {
     return {
       [Symbol.dispose]: () => {
         this.#transfers -= 1;
+        use[Symbol.dispose]();
+      },
+    };
+  }
+
+  /**
+   * A use that starts an exec, which counts until it is disposed of or the exec is added.
+   *
+   * @throws CprgError `resource_exhausted` when {@link EXECS_MAX} run or start
+   */
+  placeForExec(): Disposable {
+    if (this.#execs.size + this.#starting >= EXECS_MAX) {
+      throw new CprgError(
+        "resource_exhausted",
+        `Cannot start a program: ${EXECS_MAX} run in this sandbox`,
+        { reason: "EXECS", retryAfterSeconds: 1 },
+      );
+    }
+    this.#starting += 1;
+    const use = this.use();
+    let isHeld = true;
+    return {
+      [Symbol.dispose]: () => {
+        if (!isHeld) return;
+        isHeld = false;
+        this.#starting -= 1;
         use[Symbol.dispose]();
       },
     };

@@ -13,6 +13,7 @@ import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { ExecProvider, Reservation } from "../provider/contract.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
+import { checkStoredBytes } from "../record/stored-bytes.ts";
 import { DESCRIPTORS_PER_JOB, freeDescriptors } from "../sandbox/free-descriptors.ts";
 import type { SandboxPage, SandboxQuery, Store } from "../store/contract.ts";
 import { ADMISSION_WAIT_MS, TENANT_SANDBOXES_DEFAULT } from "./bounds.ts";
@@ -37,6 +38,8 @@ export interface SandboxServiceOptions {
   readonly clock?: Clock;
   /** Sandboxes that one tenant may have open. */
   readonly tenantSandboxes?: number;
+  /** Bytes that may be kept for one tenant. */
+  readonly tenantBytesMax?: number;
   /** How long a new one may wait for its place; tests make it short. */
   readonly admissionWaitMs?: number;
   /** Descriptors that can still be opened, for tests. */
@@ -70,6 +73,7 @@ export class SandboxService {
       stopping: this.#stopping.signal,
       sandbox: (tenant, id) => this.opened(tenant, id),
       live: (exec) => this.#open.get(exec.sandboxId)?.execs.get(exec.id) ?? null,
+      tenantBytesMax: options.tenantBytesMax,
       checkDescriptors: () => this.#checkDescriptors(),
       onGone: (id) => void this.#open.get(id)?.end({ reason: "runner_error", graceMs: 0 }),
     });
@@ -170,7 +174,8 @@ export class SandboxService {
   }
 
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
-    const { provider, store } = this.#options;
+    const { provider, store, tenantBytesMax: bytesMax } = this.#options;
+    await checkStoredBytes(store, tenant, { what: "open a sandbox", bytesMax });
     const reservation = await this.#reserve(spec.limits, signal);
     const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
     try {

@@ -3,9 +3,9 @@
 import { timestamp } from "../core/clock.ts";
 import type { ExecRecord } from "../core/exec.ts";
 import type { Limits } from "../core/limits.ts";
-import type { Outcome, Usage } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
 import type { SandboxRecord } from "../core/sandbox.ts";
+import { type OutcomeView, outcomeView } from "../record/outcome-view.ts";
 
 /** A sandbox as clients see it. */
 export interface SandboxView {
@@ -42,7 +42,7 @@ export function sandboxView(sandbox: SandboxRecord): SandboxView {
 }
 
 /** An exec as clients see it. */
-export interface ExecView {
+export interface ExecView extends OutcomeView {
   readonly exec_id: string;
   readonly sandbox_id: string;
   readonly tenant: string;
@@ -51,18 +51,11 @@ export interface ExecView {
   readonly tty: boolean;
   readonly created_at: string;
   readonly finished_at: string | null;
-  readonly exit_code: number | null;
-  readonly signal: string | null;
-  readonly reason: Reason | null;
   readonly limits: Limits;
-  readonly usage: Usage | null;
-  /** Why it could not run. */
-  readonly error?: NonNullable<Outcome["error"]>;
 }
 
 /** The view of an exec. */
 export function execView(exec: ExecRecord): ExecView {
-  const { outcome } = exec;
   return {
     exec_id: exec.id,
     sandbox_id: exec.sandboxId,
@@ -72,27 +65,13 @@ export function execView(exec: ExecRecord): ExecView {
     tty: exec.hasTerminal,
     created_at: timestamp(exec.createdAt),
     finished_at: exec.finishedAt === null ? null : timestamp(exec.finishedAt),
-    exit_code: outcome?.exitCode ?? null,
-    signal: outcome?.signal ?? null,
-    reason: outcome?.reason ?? null,
+    ...outcomeView(exec.outcome),
     limits: exec.limits,
-    usage: outcome?.usage ?? null,
-    ...(outcome?.error === undefined ? {} : { error: outcome.error }),
   };
 }
 
 /** The fields of an exec's result that need no output; all but status are null before the end. */
-export function execResultHead(exec: ExecRecord) {
-  const { outcome } = exec;
-  return {
-    exec_id: exec.id,
-    sandbox_id: exec.sandboxId,
-    status: exec.status,
-    exit_code: outcome?.exitCode ?? null,
-    signal: outcome?.signal ?? null,
-    reason: outcome?.reason ?? null,
-    duration_ms: outcome?.durationMs ?? null,
-    usage: outcome?.usage ?? null,
-    ...(outcome?.error === undefined ? {} : { error: outcome.error }),
-  };
+export function execResultHead({ id, sandboxId, status, outcome }: ExecRecord) {
+  const duration_ms = outcome?.durationMs ?? null;
+  return { exec_id: id, sandbox_id: sandboxId, status, ...outcomeView(outcome), duration_ms };
 }

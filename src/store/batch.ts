@@ -11,6 +11,7 @@ import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteExecs } from "./sqlite-execs.ts";
 import { SqliteJobs } from "./sqlite-jobs.ts";
+import { SqliteKeys } from "./sqlite-keys.ts";
 import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
@@ -19,6 +20,7 @@ import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
   ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
+  ...(["insertKey", "changeKey"] as const),
   ...ENDS,
 ]);
 
@@ -42,6 +44,7 @@ export class BatchRunner {
     const sandboxes = new SqliteSandboxes(db);
     const execs = new SqliteExecs(db, events);
     this.#pruning = new SqlitePruning(db, events);
+    const keys = new SqliteKeys(db);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -52,7 +55,11 @@ export class BatchRunner {
       get: ({ id }) => jobs.get(id),
       spec: ({ id }) => jobs.spec(id),
       list: (query) => jobs.list(query),
-      next: ({ busyTenants }) => jobs.next(busyTenants),
+      next: ({ busyTenants, shares }) => jobs.next(busyTenants, shares),
+      storedBytes: ({ tenant }) => this.#events.storedBytes(tenant),
+      insertKey: (key) => keys.insert(key),
+      listKeys: () => keys.list(),
+      changeKey: ({ id, change }) => keys.change(id, change),
       queuedCount: ({ tenant }) => jobs.queuedCount(tenant),
       counts: () => jobs.counts(),
       start: ({ id, instance, at }) => jobs.start(id, instance, at),

@@ -7,6 +7,7 @@
 import type { EventDraft, Subject } from "../core/event.ts";
 import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
@@ -87,6 +88,15 @@ export interface EarlierRequest {
   readonly bodyHash: string;
 }
 
+/** What a tenant has of the server now, and when it last got something. */
+export interface TenantShare {
+  readonly tenant: string;
+  /** What runs for it. */
+  readonly share: number;
+  /** Rises with every job that is given a place; 0 for never. */
+  readonly turn: number;
+}
+
 /** Jobs and their queue. A change and its event commit together. */
 export interface JobStore {
   /** Puts a job into the queue with its `queued` event. */
@@ -108,8 +118,12 @@ export interface JobStore {
   spec(id: string): Promise<JobSpec | null>;
   /** @throws CprgError `invalid_argument` for a cursor that is none */
   list(query: JobQuery): Promise<JobPage>;
-  /** The oldest queued job of a tenant that is not in `busyTenants`; changes nothing. */
-  next(busyTenants: readonly string[]): Promise<Job | null>;
+  /**
+   * The oldest queued job of the tenant whose turn it is, among those not in `busyTenants`: the one
+   * with the smallest `share`, then with the smallest `turn`, then with the oldest job. A tenant
+   * that is not among the shares has 0 and 0. Changes nothing.
+   */
+  next(busyTenants: readonly string[], shares?: readonly TenantShare[]): Promise<Job | null>;
   /** How many jobs wait, of one tenant or of all. */
   queuedCount(tenant?: string): Promise<number>;
   /** Counts by status, of all tenants. */
@@ -200,13 +214,41 @@ export interface Pruned {
   /** Nothing is left to remove, and the file is as small as it gets. */
   readonly isDone: boolean;
 }
+/** API keys that were made here, by their hash. */
+export interface KeyStore {
+  /**
+   * Keeps a new key.
+   *
+   * @throws CprgError `already_exists` for an id or hash that is there, `resource_exhausted` with
+   *   reason KEYS_FULL when there are {@link STORED_KEYS_MAX}
+   */
+  insert(key: StoredKey): Promise<void>;
+  /** Every key, revoked ones too, oldest first. */
+  list(): Promise<readonly StoredKey[]>;
+  /**
+   * Revokes, lets end or marks as used. Nothing is taken back: a revocation and an end can only
+   * come earlier, a use only be later.
+   *
+   * @returns the key as it is then; null when there is none
+   */
+  change(id: string, change: KeyChange): Promise<StoredKey | null>;
+}
+
+/** Keys that a store keeps, revoked ones too. */
+export const STORED_KEYS_MAX = 10_000;
 
 /** Everything that is kept. */
 export interface Store {
+  readonly keys: KeyStore;
   readonly jobs: JobStore;
   readonly sandboxes: SandboxStore;
   readonly execs: ExecStore;
   readonly events: EventLog;
+  /**
+   * Bytes that are kept for a tenant, as they are stored: specs and logs of jobs, logs of execs from
+   * their end on.
+   */
+  storedBytes(tenant: string): Promise<number>;
   /**
    * One bounded step of removing runs that ended before a time. What is removed is not found any
    * more; heads of tenants' chains stay, so that what is kept can still be verified.

@@ -49,10 +49,34 @@ export class MemoryExecs {
     return ended;
   }
 
+  storedBytes(tenant: string): number {
+    return [...this.#execs.values()]
+      .filter((exec) => exec.tenant === tenant && exec.finishedAt !== null)
+      .reduce((sum, { id, argv }) => {
+        return sum + this.#logs.bytes(`exec:${id}`) + Buffer.byteLength(JSON.stringify(argv));
+      }, 0);
+  }
+
   orphans(livingInstances: readonly string[]): readonly ExecRecord[] {
     return [...this.#execs.values()]
       .filter(({ status, instance }) => status === "running" && !livingInstances.includes(instance))
       .sort(byAge);
+  }
+
+  /** How to remove each that ended before a time: returns how many lines its log had. */
+  ended(before: number): readonly (() => number)[] {
+    const ended = [...this.#execs.values()].filter(
+      ({ finishedAt }) => (finishedAt ?? before) < before,
+    );
+    return ended.map(({ id }) => () => {
+      this.#execs.delete(id);
+      return this.#logs.remove(`exec:${id}`);
+    });
+  }
+
+  /** Whether a sandbox has any. */
+  areIn(sandboxId: string): boolean {
+    return [...this.#execs.values()].some((exec) => exec.sandboxId === sandboxId);
   }
 
   clear(): void {

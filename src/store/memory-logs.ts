@@ -44,6 +44,12 @@ export class MemoryLogs {
     return page;
   }
 
+  /** Bytes of a log's lines. */
+  bytes(subject: Subject): number {
+    const lines = this.#logs.get(subject)?.lines ?? [];
+    return lines.reduce((sum, { line }) => sum + Buffer.byteLength(line), 0);
+  }
+
   head(subject: Subject): LogHead | null {
     return this.#logs.get(subject)?.head ?? null;
   }

@@ -41,6 +41,17 @@ export class MemorySandboxes {
       .sort(byAge);
   }
 
+  /** How to remove each that ended before a time and is not kept for its execs. */
+  ended(before: number, isKept: (id: string) => boolean): readonly (() => number)[] {
+    const ended = [...this.#sandboxes.values()].filter(
+      ({ id, endedAt }) => (endedAt ?? before) < before && !isKept(id),
+    );
+    return ended.map(({ id }) => () => {
+      this.#sandboxes.delete(id);
+      return 0;
+    });
+  }
+
   clear(): void {
     this.#sandboxes.clear();
   }

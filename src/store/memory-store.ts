@@ -4,11 +4,19 @@ import type { Subject } from "../core/event.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EarlierRequest, JobPage, JobQuery, OnceRequest, Pruned, Store } from "./contract.ts";
+import type {
+  EarlierRequest,
+  JobPage,
+  JobQuery,
+  OnceRequest,
+  Store,
+  TenantShare,
+} from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { byAge, checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { endsOutsideFinish, finishedDraft } from "./log-lines.ts";
 import { MemoryExecs } from "./memory-execs.ts";
+import { memoryKeys } from "./memory-keys.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
 
@@ -38,7 +46,7 @@ export function memoryStore(): Store {
       get: async (id) => jobs.get(id),
       spec: async (id) => jobs.spec(id),
       list: async (query) => jobs.list(query),
-      next: async (busyTenants) => jobs.next(busyTenants),
+      next: async (busyTenants, shares) => jobs.next(busyTenants, shares),
       queuedCount: async (tenant) => jobs.queuedCount(tenant),
       counts: async () => jobs.counts(),
       start: async (id, instance, at) => jobs.start(id, instance, at),
@@ -59,7 +67,19 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
-    prune: async (before) => jobs.prune(before),
+    storedBytes: async (tenant) => jobs.storedBytes(tenant) + execs.storedBytes(tenant),
+    prune: async (before) => {
+      const ended = () => [
+        ...jobs.ended(before),
+        ...execs.ended(before),
+        ...sandboxes.ended(before, (id) => execs.areIn(id)),
+      ];
+      const step = ended().slice(0, PRUNE_STEP_RUNS);
+      const events = step.reduce((sum, remove) => sum + remove(), 0);
+      // A sandbox may go now that its last exec has.
+      return { runs: step.length, events, isDone: ended().length === 0 };
+    },
+    keys: memoryKeys(),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -133,10 +153,23 @@ class MemoryJobs {
     return { jobs, nextCursor: hasMore ? toCursor(last) : null };
   }
 
-  next(busyTenants: readonly string[]): Job | null {
+  next(busyTenants: readonly string[], shares: readonly TenantShare[] = []): Job | null {
     const busy = new Set(busyTenants);
+    const known = new Map(shares.map((share) => [share.tenant, share]));
+    const place = ({ tenant }: Job) => known.get(tenant) ?? { share: 0, turn: 0 };
     const waiting = this.#all().filter((job) => job.status === "queued" && !busy.has(job.tenant));
-    return waiting.sort(byAge)[0] ?? null;
+    const inTurn = (a: Job, b: Job) =>
+      place(a).share - place(b).share || place(a).turn - place(b).turn || byAge(a, b);
+    return waiting.sort(inTurn)[0] ?? null;
+  }
+
+  storedBytes(tenant: string): number {
+    let bytes = 0;
+    for (const { job, spec } of this.#jobs.values()) {
+      if (job.tenant !== tenant) continue;
+      bytes += this.#logs.bytes(`job:${job.id}`) + Buffer.byteLength(JSON.stringify(spec));
+    }
+    return bytes;
   }
 
   queuedCount(tenant?: string): number {
@@ -179,15 +212,13 @@ class MemoryJobs {
       .sort(byAge);
   }
 
-  prune(before: number): Pruned {
+  /** How to remove each that ended before a time: returns how many lines its log had. */
+  ended(before: number): readonly (() => number)[] {
     const ended = this.#all().filter(({ finishedAt }) => (finishedAt ?? before) < before);
-    const step = ended.slice(0, PRUNE_STEP_RUNS);
-    let events = 0;
-    for (const { id } of step) {
+    return ended.map(({ id }) => () => {
       this.#jobs.delete(id);
-      events += this.#logs.remove(`job:${id}`);
-    }
-    return { runs: step.length, events, isDone: step.length === ended.length };
+      return this.#logs.remove(`job:${id}`);
+    });
   }
 
   clear(): void {

@@ -5,6 +5,7 @@
 
 import type { Database } from "bun:sqlite";
 import { CprgError } from "../core/errors.ts";
+import { TENANCY } from "./tenancy-schema.ts";
 
 /**
  * A line of `events` is the exact text that was hashed, and where a log stands is read from its last
@@ -149,8 +150,21 @@ const ENDED_BY_AGE = `
 CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 `;
 
+/** The same of execs and sandboxes. */
+const SANDBOXES_BY_AGE = `
+CREATE INDEX execs_ended ON execs (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX sandboxes_ended ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+`;
+
 /** All steps, oldest first. */
-export const MIGRATIONS: readonly string[] = [CREATE, SANDBOXES, REQUESTS_AND_LABELS, ENDED_BY_AGE];
+export const MIGRATIONS: readonly string[] = [
+  CREATE,
+  SANDBOXES,
+  REQUESTS_AND_LABELS,
+  ENDED_BY_AGE,
+  TENANCY,
+  SANDBOXES_BY_AGE,
+];
 
 /** What `application_id` holds: "cprg" in ASCII. */
 export const APPLICATION_ID = 0x63707267;

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import type { CprgError } from "../core/errors.ts";
 import type { JobSpec } from "../core/job.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { Store, TimedDraft } from "./contract.ts";
+import { STORED_KEYS_MAX, type Store, type TimedDraft } from "./contract.ts";
 import type { StoreStats } from "./protocol.ts";
 import { WorkerLink } from "./worker-link.ts";
 
@@ -61,7 +61,7 @@ function fileStore(link: WorkerLink): FileStore {
       get: (id) => link.call("get", { id }),
       spec: (id) => link.call("spec", { id }, { answerBytes: SPEC_BYTES }),
       list: (query) => link.call("list", query, { answerBytes: query.limit * JOB_BYTES }),
-      next: (busyTenants) => link.call("next", { busyTenants }),
+      next: (busyTenants, shares = []) => link.call("next", { busyTenants, shares }),
       queuedCount: (tenant) => link.call("queuedCount", { tenant: tenant ?? null }),
       counts: () => link.call("counts", null),
       start: (id, instance, at) => link.call("start", { id, instance, at }),
@@ -87,7 +87,15 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
       orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
     },
+    storedBytes: (tenant) => link.call("storedBytes", { tenant }),
     prune: (before) => link.call("prune", { before }),
+    keys: {
+      insert: async (key) => {
+        await link.call("insertKey", key);
+      },
+      list: () => link.call("listKeys", null, { answerBytes: KEYS_BYTES }),
+      change: (id, change) => link.call("changeKey", { id, change }),
+    },
     check: async () => {
       await link.call("check", null);
     },
@@ -102,6 +110,8 @@ const JOB_BYTES = 2048;
 const SANDBOX_BYTES = 2048;
 const EXEC_BYTES = 4096;
 const SPEC_BYTES = 2 * 1024 * 1024;
+/** Rough size of all keys. */
+const KEYS_BYTES = STORED_KEYS_MAX * 512;
 
 /** Bytes of a draft from which on a clone is cheaper than JSON, which looks at every character. */
 const CLONE_BYTES_LEAST = 1024;

@@ -6,6 +6,7 @@
 import type { Subject } from "../core/event.ts";
 import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
+import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
@@ -21,6 +22,7 @@ import type {
   Pruned,
   SandboxPage,
   SandboxQuery,
+  TenantShare,
   TimedDraft,
 } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
@@ -73,7 +75,17 @@ export interface StoreOps {
   get: { input: { readonly id: string }; output: Job | null };
   spec: { input: { readonly id: string }; output: JobSpec | null };
   list: { input: JobQuery; output: JobPage };
-  next: { input: { readonly busyTenants: readonly string[] }; output: Job | null };
+  next: {
+    input: { readonly busyTenants: readonly string[]; readonly shares: readonly TenantShare[] };
+    output: Job | null;
+  };
+  storedBytes: { input: { readonly tenant: string }; output: number };
+  insertKey: { input: StoredKey; output: null };
+  listKeys: { input: null; output: readonly StoredKey[] };
+  changeKey: {
+    input: { readonly id: string; readonly change: KeyChange };
+    output: StoredKey | null;
+  };
   queuedCount: { input: { readonly tenant: string | null }; output: number };
   counts: { input: null; output: Readonly<Record<Status, number>> };
   start: {

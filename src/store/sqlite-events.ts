@@ -49,6 +49,16 @@ export class SqliteEvents {
     this.#remember(subject, { id, head: { ...head, previous } });
   }
 
+  /** Counts bytes that are kept with a log, its spec or its artifacts, and whose the log is. */
+  charge(subject: Subject, tenant: string, bytes: number): void {
+    if (this.#find(subject) !== null) this.#statements.charge.run({ subject, tenant, bytes });
+  }
+
+  /** Bytes that are kept for a tenant. */
+  storedBytes(tenant: string): number {
+    return this.#statements.stored.get({ tenant })?.bytes ?? 0;
+  }
+
   read(subject: Subject, fromSeq: number, asked: { limit: number; maxBytes: number }): EventLine[] {
     const { limit, maxBytes } = readBounds(fromSeq, asked);
     const id = this.#find(subject)?.id;
@@ -109,7 +119,12 @@ export class SqliteEvents {
     if (lines.length === 0) return { lines, head, id: found?.id ?? 0 };
     this.#touched.add(subject);
     const id = found?.id ?? this.#create(subject);
-    for (const { seq, line } of lines) this.#statements.insert.run(id, seq, line);
+    let bytes = 0;
+    for (const { seq, line } of lines) {
+      this.#statements.insert.run(id, seq, line);
+      bytes += Buffer.byteLength(line);
+    }
+    this.#statements.grow.run(bytes, id);
     this.#addedRows += lines.length;
     if (head.complete) this.#statements.complete.run({ id });
     this.#remember(subject, { id, head });
@@ -175,6 +190,13 @@ function prepare(db: Database) {
     // By position, as the only one that is run for every row: names cost a fifth more.
     insert: db.prepare<null, [number, number, string]>(
       "INSERT INTO events (log, seq, line) VALUES (?, ?, ?)",
+    ),
+    grow: db.prepare<null, [number, number]>("UPDATE logs SET bytes = bytes + ? WHERE id = ?"),
+    charge: db.prepare<null, { subject: string; tenant: string; bytes: number }>(
+      "UPDATE logs SET tenant = $tenant, bytes = bytes + $bytes WHERE subject = $subject",
+    ),
+    stored: db.prepare<{ bytes: number }, { tenant: string }>(
+      "SELECT bytes FROM tenant_bytes WHERE tenant = $tenant",
     ),
     complete: db.prepare<null, { id: number }>("UPDATE logs SET complete = 1 WHERE id = $id"),
     lines: db.prepare<EventLine, { id: number; fromSeq: number; limit: number }>(

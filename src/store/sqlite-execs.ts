@@ -76,6 +76,7 @@ export class SqliteExecs {
     const { status, finished_at } = toRow(ended);
     this.#statements.finish.run({ id, status, finished_at, outcome: JSON.stringify(outcome) });
     this.#events.finish(`exec:${id}`, { at, draft: finishedDraft(outcome) }, exec.tenant);
+    this.#events.charge(`exec:${id}`, exec.tenant, Buffer.byteLength(JSON.stringify(exec.argv)));
     return ended;
   }
 

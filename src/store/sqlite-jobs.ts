@@ -4,7 +4,7 @@ import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EarlierRequest, JobPage, JobQuery, OnceRequest } from "./contract.ts";
+import type { EarlierRequest, JobPage, JobQuery, OnceRequest, TenantShare } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { type JobRow, toJob, toRow } from "./job-row.ts";
 import { checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
@@ -30,9 +30,11 @@ export class SqliteJobs {
   insert(job: Job, spec: JobSpec): null {
     checkInsert(job, this.get(job.id));
     this.#statements.insert.run(toRow(job));
-    this.#statements.insertSpec.run({ id: job.id, spec: JSON.stringify(spec) });
+    const text = JSON.stringify(spec);
+    this.#statements.insertSpec.run({ id: job.id, spec: text });
     this.#statements.insertLabels.run({ id: job.id });
     this.#events.append(`job:${job.id}`, [queuedDraft(job)]);
+    this.#events.charge(`job:${job.id}`, job.tenant, Buffer.byteLength(text));
     return null;
   }
 
@@ -85,8 +87,11 @@ export class SqliteJobs {
     return { jobs, nextCursor: hasMore ? toCursor(last) : null };
   }
 
-  next(busyTenants: readonly string[]): Job | null {
-    const row = this.#statements.next.get({ busy: JSON.stringify(busyTenants) });
+  next(busyTenants: readonly string[], shares: readonly TenantShare[]): Job | null {
+    const row = this.#statements.next.get({
+      busy: JSON.stringify(busyTenants),
+      shares: JSON.stringify(shares),
+    });
     return row === null ? null : toJob(row);
   }
 
@@ -118,16 +123,24 @@ export class SqliteJobs {
     if (job === null || !isFinishableBy(job, owner)) return null;
     const finished = reduceJob(job, { type: "finish", at, outcome });
     this.#update(finished);
-    const spec = this.spec(id);
-    if (spec !== null) {
-      this.#statements.updateSpec.run({ id, spec: JSON.stringify(keptSpec(spec)) });
-    }
-    this.#events.finish(`job:${id}`, { at, draft: finishedDraft(outcome) }, job.tenant);
+    const { tenant } = job;
+    this.#events.charge(`job:${id}`, tenant, this.#cutSpec(id));
+    this.#events.finish(`job:${id}`, { at, draft: finishedDraft(outcome) }, tenant);
     return finished;
   }
 
   orphans(livingInstances: readonly string[]): readonly Job[] {
     return this.#statements.orphans.all({ living: JSON.stringify(livingInstances) }).map(toJob);
+  }
+
+  /** Keeps of the spec what is kept after the end; returns the change of its size. */
+  #cutSpec(id: string): number {
+    const before = this.#statements.spec.get({ id })?.spec;
+    if (before === undefined) return 0;
+    const spec = JSON.stringify(keptSpec(JSON.parse(before) as JobSpec));
+    if (spec === before) return 0;
+    this.#statements.updateSpec.run({ id, spec });
+    return Buffer.byteLength(spec) - Buffer.byteLength(before);
   }
 
   #update(job: Job): void {
@@ -175,11 +188,11 @@ function prepare(db: Database) {
          FROM jobs, json_each(jobs.labels) AS label WHERE jobs.id = $id`,
     ),
     updateSpec: db.prepare<null, { id: string; spec: string }>(
-      "UPDATE job_specs SET spec = $spec WHERE id = $id AND spec <> $spec",
+      "UPDATE job_specs SET spec = $spec WHERE id = $id",
     ),
     get: db.prepare<JobRow, { id: string }>("SELECT * FROM jobs WHERE id = $id"),
     spec: db.prepare<{ spec: string }, { id: string }>("SELECT spec FROM job_specs WHERE id = $id"),
-    next: db.prepare<JobRow, { busy: string }>(OLDEST_OF_FREE_TENANTS),
+    next: db.prepare<JobRow, { busy: string; shares: string }>(OLDEST_IN_TURN),
     queued: db.prepare<{ count: number }, { tenant: string }>(
       "SELECT count(*) AS count FROM jobs WHERE tenant = $tenant AND status = 'queued'",
     ),
@@ -201,8 +214,10 @@ function prepare(db: Database) {
 }
 
 /** Steps from tenant to tenant through the index, so that one long queue costs the others nothing. */
-const OLDEST_OF_FREE_TENANTS = `
-WITH RECURSIVE waiting (tenant) AS (
+const OLDEST_IN_TURN = `
+WITH RECURSIVE shares (tenant, share, turn) AS MATERIALIZED (
+  SELECT value ->> 'tenant', value ->> 'share', value ->> 'turn' FROM json_each($shares)
+), waiting (tenant) AS (
   SELECT min(tenant) FROM jobs WHERE status = 'queued'
   UNION ALL
   SELECT (SELECT min(tenant) FROM jobs WHERE status = 'queued' AND tenant > waiting.tenant)
@@ -212,5 +227,6 @@ SELECT jobs.* FROM waiting JOIN jobs ON jobs.id = (
   SELECT id FROM jobs WHERE status = 'queued' AND tenant = waiting.tenant
   ORDER BY created_at, id LIMIT 1
 )
+LEFT JOIN shares ON shares.tenant = waiting.tenant
 WHERE waiting.tenant NOT IN (SELECT value FROM json_each($busy))
-ORDER BY jobs.created_at, jobs.id LIMIT 1`;
+ORDER BY coalesce(share, 0), coalesce(turn, 0), jobs.created_at, jobs.id LIMIT 1`;

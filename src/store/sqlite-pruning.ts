@@ -5,6 +5,7 @@
  */
 
 import type { Database } from "bun:sqlite";
+import type { Subject } from "../core/event.ts";
 import type { Pruned } from "./contract.ts";
 import { pragma } from "./migrations.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
@@ -18,8 +19,20 @@ const PIECE_RUNS = 16;
 /** Pages of one piece that move to where others were. */
 const PIECE_PAGES = 32;
 
-/** What is removed by age: a table of runs, and whose logs theirs are. */
-const AGING = [{ table: "jobs", subject: "job", ended: "finished_at" }] as const;
+/**
+ * What is removed by age: a table of runs, when they ended, and whose logs theirs are. A sandbox goes
+ * after its execs, or their logs would stay.
+ */
+const AGING = [
+  { table: "jobs", ended: "finished_at", subject: "job", where: "" },
+  { table: "execs", ended: "finished_at", subject: "exec", where: "" },
+  {
+    table: "sandboxes",
+    ended: "ended_at",
+    subject: null,
+    where: "AND NOT EXISTS (SELECT 1 FROM execs WHERE sandbox = sandboxes.id)",
+  },
+] as const;
 
 /** Name of a log whose run is gone: no reader finds it, and no subject is like it. */
 const DOOMED = "doomed:";
@@ -83,13 +96,17 @@ export class SqlitePruning {
     for (const { subject, ended, remove } of this.#aging) {
       const runs = ended.all({ before, limit: PIECE_RUNS });
       for (const { id } of runs) {
-        this.#statements.doom.run({ subject: `${subject}:${id}` });
-        this.#events.forget(`${subject}:${id}`);
+        if (subject !== null) this.#doom(`${subject}:${id}`);
         remove.run({ id });
       }
       if (runs.length > 0) return runs.length;
     }
     return 0;
+  }
+
+  #doom(subject: Subject): void {
+    this.#statements.doom.run({ subject });
+    this.#events.forget(subject);
   }
 
   /** Gives some free pages back; false when there are none. */
@@ -117,11 +134,11 @@ function prepare(db: Database) {
   };
 }
 
-function prepareAging(db: Database, { table, subject, ended }: (typeof AGING)[number]) {
+function prepareAging(db: Database, { table, subject, ended, where }: (typeof AGING)[number]) {
   return {
     subject,
     ended: db.prepare<{ id: string }, { before: number; limit: number }>(
-      `SELECT id FROM ${table} WHERE ${ended} < $before ORDER BY ${ended} LIMIT $limit`,
+      `SELECT id FROM ${table} WHERE ${ended} < $before ${where} ORDER BY ${ended} LIMIT $limit`,
     ),
     remove: db.prepare<null, { id: string }>(`DELETE FROM ${table} WHERE id = $id`),
   };

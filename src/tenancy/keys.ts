@@ -1,11 +1,11 @@
 /** Lists of API keys, as `CPRG_API_KEYS` and `CPRG_ADMIN_KEYS` hold them: `tenant:key` or bare keys. */
 
-import { createHash } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
 import { invalid } from "../core/errors.ts";
+import type { Role } from "../core/key.ts";
 import type { Limits } from "../core/limits.ts";
 
-/** What a key may do beside using its tenant's jobs. */
-export type Role = "tenant" | "admin";
+export type { Role };
 
 /** Tenant of a key that names none. */
 export const DEFAULT_TENANT = "default";
@@ -23,14 +23,34 @@ export const KEYS_MAX = 1000;
 /** Characters of RFC 6750's b64token, and a few more that survive headers, lists and shells. */
 const KEY_CHARS = /^[A-Za-z0-9._~+/=@!^*-]+$/;
 
+/** Longest name that people give a key. */
+export const KEY_NAME_CHARS_MAX = 64;
+/** Beginning of every key that is made here: leaks of it can be searched for. */
+export const MADE_KEY_START = "cprg_";
+/** Characters of a key that are shown: its beginning and four of 64 hexadecimal digits. */
+const SHOWN_CHARS = MADE_KEY_START.length + 4;
+const MADE_KEY_BYTES = 32;
+
+/** A new key of 256 random bits, and what is shown of it. */
+export function makeKey(): { readonly key: string; readonly prefix: string } {
+  const key = `${MADE_KEY_START}${randomBytes(MADE_KEY_BYTES).toString("hex")}`;
+  return { key, prefix: key.slice(0, SHOWN_CHARS) };
+}
+
 /** A key as it is kept: hashed. */
 export interface KeyEntry {
+  /** What the audit log calls it; one that was configured has its place in the configuration. */
+  readonly id?: string;
   readonly tenant: string;
   readonly role: Role;
   /** SHA-256 of the key: enough for keys that are long and random, and cheap for every request. */
   readonly hash: Uint8Array;
   /** Ceilings of this key's jobs, where they differ from the server's. */
   readonly ceilings?: Limits;
+  /** Requests in a window of a minute, where they differ from the server's. */
+  readonly ratePerMin?: number;
+  /** When it ends, in milliseconds since 1970. */
+  readonly expiresAt?: number;
 }
 
 /** The form in which a key is kept and compared. */

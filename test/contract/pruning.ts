@@ -1,6 +1,7 @@
 // How every Store removes what ended long ago. Run by pruning.test.ts against each store.
 
 import { describe, expect, test } from "bun:test";
+import type { ExecRecord } from "../../src/core/exec.ts";
 import type { Job } from "../../src/core/job.ts";
 import { verifyExport } from "../../src/core/verify.ts";
 import { exportLog } from "../../src/record/export.ts";
@@ -10,8 +11,10 @@ import {
   allLines,
   failure,
   NOON,
+  sampleExec,
   sampleJob,
   sampleOutcome,
+  sampleSandbox,
   sampleSpec,
   stdout,
 } from "../store/samples.ts";
@@ -43,6 +46,31 @@ export function pruningContract({ name, open }: StoreKind): void {
       const page = await store.jobs.list({ tenant: "acme", limit: 50 });
       expect(page.jobs.map(({ id }) => id)).not.toContain(old.id);
       expect(await store.jobs.counts()).toEqual({ ...before, succeeded: before.succeeded - 1 });
+    });
+
+    test("removes execs by their own age, and a sandbox when none of its execs is left", async () => {
+      await using store = await open();
+      const [opened, ended] = [sampleSandbox(), sampleSandbox()];
+      for (const sandbox of [opened, ended]) await store.sandboxes.insert(sandbox);
+      const old = await endedExec(store, opened.id, NOON + 10);
+      const young = await endedExec(store, opened.id, NOON + 30);
+      const running = sampleExec(ended.id);
+      await store.execs.insert(running);
+      await store.sandboxes.end(ended.id, "user", NOON + 5);
+      expect(await pruneAll(store, NOON + 20)).toEqual({ runs: 1, events: 2 });
+      expect(await store.execs.get(old.id)).toBeNull();
+      expect(await store.events.head(`exec:${old.id}`)).toBeNull();
+      expect((await allLines(store.events, `exec:${young.id}`)).length).toBe(2);
+      expect((await store.sandboxes.get(opened.id))?.id).toBe(opened.id);
+      // What may still end keeps its sandbox.
+      expect((await store.sandboxes.get(ended.id))?.id).toBe(ended.id);
+
+      await store.execs.finish(running.id, sampleOutcome(), NOON + 25);
+      expect(await store.storedBytes("acme")).toBeGreaterThan(0);
+      expect(await pruneAll(store, NOON + 40)).toEqual({ runs: 3, events: 3 });
+      expect(await store.sandboxes.get(ended.id)).toBeNull();
+      expect((await store.sandboxes.get(opened.id))?.id).toBe(opened.id);
+      expect(await store.storedBytes("acme")).toBe(0);
     });
 
     test("keeps the tenant's chain: what stays verifies, what comes is linked to what is gone", async () => {
@@ -105,6 +133,15 @@ async function endedJob(store: Store, endedAt: number, rows = 1): Promise<Job> {
   await store.events.append(`job:${job.id}`, drafts);
   await store.jobs.finish(job.id, started?.owner ?? null, sampleOutcome(), endedAt);
   return job;
+}
+
+/** An exec of two events. */
+async function endedExec(store: Store, sandboxId: string, endedAt: number): Promise<ExecRecord> {
+  const exec = sampleExec(sandboxId);
+  await store.execs.insert(exec);
+  await store.events.append(`exec:${exec.id}`, [stdout("x")]);
+  await store.execs.finish(exec.id, sampleOutcome(), endedAt);
+  return exec;
 }
 
 async function pruneAll(store: Store, before: number) {

@@ -4,45 +4,18 @@ import { describe, expect, test } from "bun:test";
 import { toHex } from "../../src/core/chain.ts";
 import type { ExecRecord } from "../../src/core/exec.ts";
 import { newId } from "../../src/core/ids.ts";
-import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
-import type { SandboxRecord } from "../../src/core/sandbox.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { finishedDraft } from "../../src/store/log-lines.ts";
-import { allLines, failure, NOON, sampleOutcome, stdout } from "../store/samples.ts";
+import {
+  allLines,
+  failure,
+  NOON,
+  sampleExec,
+  sampleOutcome,
+  sampleSandbox,
+  stdout,
+} from "../store/samples.ts";
 import type { StoreKind } from "./store-harness.ts";
-
-function sampleSandbox(change: Partial<SandboxRecord> = {}): SandboxRecord {
-  return {
-    id: newId(),
-    tenant: "acme",
-    limits: DEFAULT_LIMITS,
-    labels: { team: "blue" },
-    idleSeconds: 0.5,
-    lifetimeSeconds: 3600,
-    createdAt: NOON,
-    endedAt: null,
-    reason: null,
-    instance: "here",
-    ...change,
-  };
-}
-
-function sampleExec(sandboxId: string, change: Partial<ExecRecord> = {}): ExecRecord {
-  return {
-    id: newId(),
-    sandboxId,
-    tenant: "acme",
-    status: "running",
-    argv: ["sh", "-c", "é\n"],
-    hasTerminal: true,
-    limits: DEFAULT_LIMITS,
-    createdAt: NOON,
-    finishedAt: null,
-    instance: "here",
-    outcome: null,
-    ...change,
-  };
-}
 
 async function withExec(store: Store, change: Partial<ExecRecord> = {}): Promise<ExecRecord> {
   const sandbox = sampleSandbox();
@@ -151,6 +124,19 @@ function describeExecs(kind: StoreKind): void {
     ]);
     expect(one?.complete).toBe(true);
     expect(toHex(two?.previous ?? new Uint8Array())).toBe(toHex(one?.hash ?? new Uint8Array(1)));
+  });
+
+  test("storedBytes() counts an exec's log from its end on", async () => {
+    await using store = await kind.open();
+    const exec = await withExec(store);
+    await store.events.append(`exec:${exec.id}`, [stdout("é".repeat(1000))]);
+    expect(await store.storedBytes("acme")).toBe(0);
+    await store.execs.finish(exec.id, sampleOutcome(), NOON);
+    const lines = await allLines(store.events, `exec:${exec.id}`);
+    const bytes = lines.map(({ line }) => Buffer.byteLength(line));
+    const argv = Buffer.byteLength(JSON.stringify(exec.argv));
+    expect(await store.storedBytes("acme")).toBe(bytes.reduce((sum, more) => sum + more, argv));
+    expect(await store.storedBytes("other")).toBe(0);
   });
 
   test("nobody else ends the log of an exec", async () => {

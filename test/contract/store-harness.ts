@@ -85,7 +85,13 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       finish: (...args) => call(({ execs }) => execs.finish(...args)),
       orphans: (...args) => call(({ execs }) => execs.orphans(...args)),
     },
+    storedBytes: (...args) => call((opened) => opened.storedBytes(...args)),
     prune: (...args) => call((opened) => opened.prune(...args)),
+    keys: {
+      insert: (...args) => call(({ keys }) => keys.insert(...args)),
+      list: () => call(({ keys }) => keys.list()),
+      change: (...args) => call(({ keys }) => keys.change(...args)),
+    },
     check: () => call((opened) => opened.check()),
     close: () => store.close(),
     [Symbol.asyncDispose]: async () => {

@@ -49,7 +49,10 @@ export async function serve(
     ...(options.ignore === undefined ? [] : ignoring(options.ignore)),
     ...(options.stderrPath === undefined ? [] : redirected(options.stderrPath)),
   ];
-  const child = start(words, { env: { ...home.env, ...options.env }, shell });
+  const child = start(words, {
+    env: { ...home.env, CPRG_RATE_PER_MIN: "100000", ...options.env },
+    shell,
+  });
   const out = readText(child.stdout);
   const err = readText(child.stderr);
   const listening = out.until(/listening on (\S+)[\s\S]*missing .*\n/);

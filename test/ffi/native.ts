@@ -72,6 +72,7 @@ const cprg = dlopen(built.library, {
   cprg_statfs: { args: [i32, pointer], returns: i32 },
   cprg_open_beneath: { args: [i32, cstring, i32, u32], returns: i32 },
   cprg_read: { args: [i32, pointer, u32], returns: i32 },
+  cprg_readable: { args: [i32], returns: i32 },
   cprg_harden: { args: [], returns: i32 },
   cprg_reduce: { args: [u64], returns: i32 },
   cprg_restart: { args: [pointer, u32, pointer, u32, pointer, u32], returns: i32 },

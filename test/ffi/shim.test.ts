@@ -90,6 +90,20 @@ describe("cprg_read()", () => {
   });
 });
 
+describe("cprg_readable()", () => {
+  test("says whether a read would not wait: for bytes, and for the end", () => {
+    const [read, write] = pipe(0);
+    expect(native.cprg_readable(read)).toBe(0);
+    writeSync(write, "x");
+    expect(native.cprg_readable(read)).toBe(1);
+    expect(native.cprg_read(read, ptr(new Uint8Array(1)), 1)).toBe(1);
+    expect(native.cprg_readable(read)).toBe(0);
+    closeSync(write);
+    expect(native.cprg_readable(read)).toBe(1);
+    closeSync(read);
+  });
+});
+
 describe("cprg_send() and cprg_receive()", () => {
   test("carry one message with descriptors, whole or not at all", () => {
     const [left, right] = socketpair();

@@ -1,21 +1,29 @@
 // An app over a fake provider, with two tenants, called in memory or over a real listener.
 
+import { AUDIT_SUBJECT } from "../../src/core/audit.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { type AppOptions, createApp } from "../../src/http/app.ts";
 import { startServer } from "../../src/http/serve.ts";
 import type { JobServiceOptions } from "../../src/jobs/service.ts";
+import { exportLog } from "../../src/record/export.ts";
 import { SandboxService } from "../../src/sandboxes/service.ts";
+import type { Store } from "../../src/store/contract.ts";
 import { KeyRing } from "../../src/tenancy/key-ring.ts";
 import { parseKeyList } from "../../src/tenancy/keys.ts";
+import { RATE_PER_MIN_MAX } from "../../src/tenancy/rate-windows.ts";
+import { openTenancy } from "../../src/tenancy/tenancy.ts";
 import type { FakeOptions } from "../jobs/fake-provider.ts";
 import { signingKey, startService } from "../jobs/fixture.ts";
 
 export const KEY_A = "tenant-a-key-0123456789";
 export const KEY_B = "tenant-b-key-0123456789";
 
-export const keys = new KeyRing(
-  parseKeyList(`a:${KEY_A},b:${KEY_B}`, { role: "tenant", source: "CPRG_API_KEYS" }),
-);
+export const KEY_ADMIN = "admin-key-0123456789abcdef";
+
+const CONFIGURED = [
+  ...parseKeyList(`a:${KEY_A},b:${KEY_B}`, { role: "tenant", source: "CPRG_API_KEYS" }),
+  ...parseKeyList(`root:${KEY_ADMIN}`, { role: "admin", source: "CPRG_ADMIN_KEYS" }),
+];
 
 export interface FixtureOptions {
   readonly fake?: FakeOptions;
@@ -23,9 +31,19 @@ export interface FixtureOptions {
   readonly app?: Partial<AppOptions>;
 }
 
+/** What an app needs of tenancy, over a store; keys may make as many requests as they like. */
+export async function tenantsOf(store: Store, keys = new KeyRing(CONFIGURED)) {
+  const ratePerMin = RATE_PER_MIN_MAX;
+  const tenancy = await openTenancy({ store, ring: keys, log: silentLog, ratePerMin });
+  const exportAudit = () => exportLog({ store, key: signingKey, subject: AUDIT_SUBJECT });
+  return { keys, tenancy, exportAudit };
+}
+
 /** Options of an app whose jobs run in a fake provider. */
 export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureOptions = {}) {
   const started = await startService(fake, service);
+  const ring = app.keys ?? new KeyRing(CONFIGURED);
+  const tenants = await tenantsOf(started.store, ring);
   const { store, feed, provider } = started;
   const sandboxes = new SandboxService({
     store,
@@ -38,14 +56,14 @@ export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureO
   const options: AppOptions = {
     jobs: started.jobs,
     sandboxes,
-    keys,
+    ...tenants,
     engine: { mode: "ns", layers: { fake: true }, missing: [], instance: "instance-a" },
     privileges: { isReduced: true, capabilities: ["CAP_SETUID"] },
     log: silentLog,
     version: "1.2.3",
     ...app,
   };
-  return { ...started, options };
+  return { ...started, tenancy: options.tenancy, options };
 }
 
 /** How a request is made: of tenant `a` with JSON, unless told otherwise. */

@@ -79,7 +79,10 @@ describe("GET /v1/metrics", () => {
 
   test("are an admin's alone", async () => {
     const { ask } = await useApp({ app: { keys } });
-    expect(await ask("/v1/metrics")).toMatchObject({ status: 403, json: { reason: "ADMIN_ONLY" } });
+    expect(await ask("/v1/metrics")).toMatchObject({
+      status: 403,
+      json: { reason: "ADMIN_REQUIRED" },
+    });
     expect((await ask("/v1/metrics", { key: null })).status).toBe(401);
   });
 });

@@ -16,7 +16,7 @@ import { SandboxService } from "../../src/sandboxes/service.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { openStore } from "../../src/store/open.ts";
 import { requireHost } from "../helpers/host.ts";
-import { type Ask, KEY_A, keys, python, requestInit } from "../http/fixture.ts";
+import { type Ask, KEY_A, python, requestInit, tenantsOf } from "../http/fixture.ts";
 import { signingKey } from "./fixture.ts";
 
 const host = requireHost({ root: true, cgroup: true, programs: ["bash"] });
@@ -41,7 +41,7 @@ host.describe("a job on the local engine", () => {
     server = await startServer({
       jobs,
       sandboxes: new SandboxService(parts),
-      keys,
+      ...(await tenantsOf(store)),
       engine,
       privileges: fullPrivileges(),
       log,

@@ -23,6 +23,18 @@ const tiers: readonly Tier[] = [
     timeoutMs: 30 * minute,
   },
   {
+    name: "fuzz",
+    file: "test/http/fuzz.test.ts",
+    env: { CPRG_FUZZ_REQUESTS: "2000" },
+    timeoutMs: 30 * minute,
+  },
+  {
+    name: "sockets",
+    file: "test/e2e/hostile-clients.test.ts",
+    env: { CPRG_IDLE_SOCKETS: "5000" },
+    timeoutMs: 15 * minute,
+  },
+  {
     name: "load",
     file: "test/e2e/load.test.ts",
     env: { CPRG_LOAD_JOBS: "10000" },

@@ -1,6 +1,7 @@
 // Entries in and out of a lease, for whoever has no path on this host.
 
 import { expect } from "bun:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EntryPart, ExecLease } from "../../src/provider/contract.ts";
 import { BOUNDS } from "../../src/sandbox/layout.ts";
 import { requireHost } from "../helpers/host.ts";
@@ -95,7 +96,7 @@ host.describe("entries", () => {
       yield file("f", 2 ** 40);
       for (;;) {
         yield new Uint8Array(1);
-        await Bun.sleep(1);
+        await nextTurn();
       }
     }
     const put = lease.putEntries(endless(), "t", { signal: stop.signal });

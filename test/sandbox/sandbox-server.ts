@@ -13,7 +13,7 @@ import { fullPrivileges } from "../../src/sandbox/reduce-privileges.ts";
 import { SandboxService, type SandboxServiceOptions } from "../../src/sandboxes/service.ts";
 import type { FileStore } from "../../src/store/open.ts";
 import { openStore } from "../../src/store/open.ts";
-import { type Answer, type Ask, KEY_A, KEY_B, keys, requestInit } from "../http/fixture.ts";
+import { type Answer, type Ask, KEY_A, KEY_B, requestInit, tenantsOf } from "../http/fixture.ts";
 import { signingKey } from "../jobs/fixture.ts";
 import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
@@ -87,7 +87,7 @@ export function useSandboxServer(options: Partial<SandboxServiceOptions> = {}): 
     server = await startServer({
       jobs,
       sandboxes: service,
-      keys,
+      ...(await tenantsOf(store)),
       engine,
       privileges: fullPrivileges(),
       log: silentLog,

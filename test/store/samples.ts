@@ -4,10 +4,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CprgError } from "../../src/core/errors.ts";
+import type { ExecRecord } from "../../src/core/exec.ts";
 import { newId } from "../../src/core/ids.ts";
 import type { Job, JobSpec } from "../../src/core/job.ts";
 import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
 import type { Outcome } from "../../src/core/outcome.ts";
+import type { SandboxRecord } from "../../src/core/sandbox.ts";
 import type { EventLine, EventLog, TimedDraft } from "../../src/store/contract.ts";
 import { finishedDraft } from "../../src/store/log-lines.ts";
 
@@ -102,4 +104,39 @@ export class TempDir implements Disposable {
   [Symbol.dispose](): void {
     rmSync(this.path, { recursive: true, force: true });
   }
+}
+
+/** A sandbox that is open. */
+export function sampleSandbox(change: Partial<SandboxRecord> = {}): SandboxRecord {
+  return {
+    id: newId(),
+    tenant: "acme",
+    limits: DEFAULT_LIMITS,
+    labels: { team: "blue" },
+    idleSeconds: 0.5,
+    lifetimeSeconds: 3600,
+    createdAt: NOON,
+    endedAt: null,
+    reason: null,
+    instance: "here",
+    ...change,
+  };
+}
+
+/** An exec that runs. */
+export function sampleExec(sandboxId: string, change: Partial<ExecRecord> = {}): ExecRecord {
+  return {
+    id: newId(),
+    sandboxId,
+    tenant: "acme",
+    status: "running",
+    argv: ["sh", "-c", "é\n"],
+    hasTerminal: true,
+    limits: DEFAULT_LIMITS,
+    createdAt: NOON,
+    finishedAt: null,
+    instance: "here",
+    outcome: null,
+    ...change,
+  };
 }

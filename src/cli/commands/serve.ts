@@ -14,7 +14,7 @@ export const serve = defineCommand({
         "log. Without a key and on a loopback address it makes a random admin key at its first " +
         "start, keeps it in the data directory (mode 0600) and prints it once; on any other address, " +
         "or in production, it refuses to start without a key or without a sandbox. Keys come in CPRG_API_KEYS and " +
-        "CPRG_ADMIN_KEYS, or as [[keys]] in the file.",
+        "CPRG_ADMIN_KEYS, as [[keys]] in the file, or from cprg key create.",
       "Settings come from flags, then CPRG_ variables, then the TOML file of --config, whose keys are " +
         "the flags' names with _ for -. --check prints the effective values and starts nothing.",
       "As root it first gives up every capability that sandboxes do not need, for which it executes " +

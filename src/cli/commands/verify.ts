@@ -73,7 +73,9 @@ export const verify = defineCommand({
 
 function acceptedText(result: VerifiedExport, terminal: Terminal): string {
   const paint = paintFor(terminal.stdout, terminal.env);
-  const state = result.complete ? "complete" : "the run had not ended";
+  const isAudit = result.subject.startsWith("audit:");
+  const open = isAudit ? "up to the seal" : "the run had not ended";
+  const state = result.complete ? "complete" : open;
   const facts = `${result.subject}, ${result.count} events, ${state}, sealed ${result.at}`;
   return `${paint("green", "verified:")} ${printable(facts)}`;
 }

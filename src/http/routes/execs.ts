@@ -8,13 +8,13 @@ import { INPUT_WAITING_BYTES_MAX } from "../../sandboxes/bounds.ts";
 import type { ExecService } from "../../sandboxes/exec-service.ts";
 import { sizeOf } from "../../sandboxes/spec.ts";
 import { execView } from "../../sandboxes/views.ts";
-import { prefersNdjson } from "../accept.ts";
 import { isUpgrade } from "../auth.ts";
 import { type BodyRules, readBytes, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { JobStream } from "../job-stream.ts";
 import { eofParameters, readParameters, resultParameters } from "../parameters.ts";
 import { type Query, readQuery } from "../query.ts";
+import { readReplay, replayResponse } from "../replay-answer.ts";
 import { signalRequest, sizeRequest } from "../sandbox-schemas.ts";
 import { eventStream } from "../sse.ts";
 import { bytesResponse, textResponse } from "../streamed.ts";
@@ -134,21 +134,13 @@ async function* encoded(pieces: AsyncGenerator<string>): AsyncGenerator<Uint8Arr
 
 async function replay(c: Context<AppEnv, "/:id/replay">, options: ExecRoutesOptions) {
   const { execs } = options;
-  const query = readQuery(c, ["from_seq"]);
+  const asked = readReplay(c);
   const exec = await execs.get(c.get("principal").tenant, c.req.param("id"));
-  const onBroken = (error: unknown): void => options.onBroken(c, error);
-  if (prefersNdjson(c.req.header("accept"))) {
-    if (query["from_seq"] !== undefined) {
-      throw invalid(
-        "from_seq",
-        "Cannot use from_seq with NDJSON: a sealed export is the whole log",
-      );
-    }
-    const headers = { "Content-Type": "application/x-ndjson" };
-    return await bytesResponse(execs.exportLog(exec), { headers, onBroken });
-  }
-  const headers = { "Content-Type": "application/json" };
-  return await textResponse(execs.replay(exec, readFromSeq(query)), { headers, onBroken });
+  return await replayResponse(asked, {
+    events: (fromSeq) => execs.replay(exec, fromSeq),
+    sealed: () => execs.exportLog(exec),
+    onBroken: (error) => options.onBroken(c, error),
+  });
 }
 
 async function stream(c: Context<AppEnv, "/:id/stream">, options: ExecRoutesOptions) {
@@ -183,9 +175,15 @@ async function input(c: Context<AppEnv, "/:id/input">, options: ExecRoutesOption
   const written = writeAll(exec, bytes, isEnd).then(() => 204 as const);
   // Whatever comes after the answer is the exec's end.
   written.catch(() => undefined);
-  const status = await patiently(c, INPUT_WAIT_MS, ({ waitMs }) =>
-    Promise.race([written, Bun.sleep(waitMs).then(() => 202 as const)]),
-  );
+  const status = await patiently(c, INPUT_WAIT_MS, async ({ waitMs }) => {
+    const waited = Promise.withResolvers<202>();
+    const timer = setTimeout(() => waited.resolve(202), waitMs);
+    try {
+      return await Promise.race([written, waited.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  });
   return c.body(null, status);
 }
 

@@ -1,22 +1,16 @@
 /** `/v1/jobs`: submit, list, look, cancel, replay, result. Streams and files have their own. */
 
 import { type Context, Hono } from "hono";
-import { invalid } from "../../core/errors.ts";
 import type { Limits } from "../../core/limits.ts";
 import { isTerminal } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
-import { prefersNdjson } from "../accept.ts";
 import type { BodyRules } from "../body.ts";
 import type { AppEnv } from "../env.ts";
 import { ANSWER_IDLE_SECONDS, NO_IDLE_TIMEOUT } from "../idle.ts";
-import {
-  listParameters,
-  readParameters,
-  replayParameters,
-  resultParameters,
-} from "../parameters.ts";
+import { listParameters, readParameters, resultParameters } from "../parameters.ts";
 import { type Query, readNumber, readQuery } from "../query.ts";
-import { bytesResponse, textResponse } from "../streamed.ts";
+import { readReplay, replayResponse } from "../replay-answer.ts";
+import { textResponse } from "../streamed.ts";
 import { submitRoutes } from "./submit.ts";
 
 /** How long a cancel waits for the end before it answers 202. */
@@ -82,19 +76,13 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
 
 async function replay(c: Context<AppEnv, "/:id/replay">, options: JobRoutesOptions) {
   const { jobs } = options;
-  const { from_seq: fromSeq, format } = readParameters(c, replayParameters);
+  const asked = readReplay(c);
   const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
-  const onBroken = (error: unknown): void => options.onBroken(c, error);
-  const isExport =
-    format === undefined ? prefersNdjson(c.req.header("accept")) : format === "ndjson";
-  if (!isExport) {
-    return await textResponse(jobs.replay(job, fromSeq), { headers: JSON_HEADERS, onBroken });
-  }
-  if (c.req.query("from_seq") !== undefined) {
-    throw invalid("from_seq", "Cannot use from_seq with NDJSON: a sealed export is the whole log");
-  }
-  const headers = { "Content-Type": "application/x-ndjson" };
-  return await bytesResponse(jobs.exportLog(job), { headers, onBroken });
+  return await replayResponse(asked, {
+    events: (fromSeq) => jobs.replay(job, fromSeq),
+    sealed: () => jobs.exportLog(job),
+    onBroken: (error) => options.onBroken(c, error),
+  });
 }
 
 /** The first event wanted. */

@@ -47,6 +47,8 @@ export function sampleOf(schema: Schema, random: Random): unknown {
       return wholeOf({ maximum: 50, minimum: 1, ...schema }, random);
     case "boolean":
       return random.chance(0.5);
+    case "null":
+      return null;
     case "array":
       return Array.from({ length: random.whole(3) }, () => sampleOf(schema["items"] ?? {}, random));
     case "object":

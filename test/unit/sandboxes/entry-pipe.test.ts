@@ -1,4 +1,5 @@
 import { expect, test } from "bun:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EntryPart, EntrySink } from "../../../src/provider/contract.ts";
 import { pulledEntries } from "../../../src/sandboxes/entry-pipe.ts";
 
@@ -18,7 +19,7 @@ test("hands on every part in order, one at a time", async () => {
     parts.push(part);
     // What has been taken was asked for: never more than one ahead.
     expect(given).toBeLessThanOrEqual(parts.length);
-    await Bun.sleep(0);
+    await nextTurn();
   }
   expect(parts).toEqual([head, ...[1, 2, 3].map((byte) => Uint8Array.of(byte))]);
 });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, jest, test } from "bun:test";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
 import type { ExecLease } from "../../../src/provider/contract.ts";
-import { TRANSFERS_MAX } from "../../../src/sandboxes/bounds.ts";
+import { EXECS_MAX, TRANSFERS_MAX } from "../../../src/sandboxes/bounds.ts";
 import type { LiveExec } from "../../../src/sandboxes/live-exec.ts";
 import { OpenSandbox } from "../../../src/sandboxes/open-sandbox.ts";
 
@@ -114,4 +114,15 @@ test("a bounded number of transfers may be under way", () => {
   expect(() => sandbox.useForTransfer()).toThrow("transfers of this sandbox");
   uses[0]?.[Symbol.dispose]();
   expect(() => sandbox.useForTransfer()).not.toThrow();
+});
+
+test("execs that start count among those that run", () => {
+  const { sandbox } = open();
+  sandbox.add(fakeExec("running").exec);
+  const places = Array.from({ length: EXECS_MAX - 1 }, () => sandbox.placeForExec());
+  expect(() => sandbox.placeForExec()).toThrow("64 run in this sandbox");
+  places[0]?.[Symbol.dispose]();
+  places[0]?.[Symbol.dispose]();
+  sandbox.placeForExec();
+  expect(() => sandbox.placeForExec()).toThrow("64 run in this sandbox");
 });

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { CprgError } from "../../../src/core/errors.ts";
 import { CEILING_LIMITS } from "../../../src/core/limits.ts";
+import { TENANT_BYTES_MAX } from "../../../src/record/stored-bytes.ts";
 import { KeyRing } from "../../../src/tenancy/key-ring.ts";
 import { hashKey, KEYS_MAX, parseKeyList } from "../../../src/tenancy/keys.ts";
 
@@ -66,9 +67,9 @@ describe("KeyRing", () => {
   test("knows whose a key is", () => {
     expect(ring.size).toBe(4);
     const of = (key: string) => ring.authenticate(key);
-    expect(of(`${KEY}A`)).toEqual({ tenant: "a", role: "tenant", ceilings: null });
-    expect(of(`${KEY}B`)).toEqual({ tenant: "b", role: "tenant", ceilings: null });
-    expect(of(`${KEY}C`)).toEqual({ tenant: "default", role: "admin", ceilings: null });
+    expect(of(`${KEY}A`)).toMatchObject({ tenant: "a", role: "tenant", ceilings: null });
+    expect(of(`${KEY}B`)).toMatchObject({ tenant: "b", role: "tenant", ceilings: null });
+    expect(of(`${KEY}C`)).toMatchObject({ tenant: "default", role: "admin", ceilings: null });
     expect(of(`${KEY}D`)?.ceilings).toEqual(CEILING_LIMITS);
   });
 
@@ -83,4 +84,13 @@ describe("KeyRing", () => {
     expect(() => new KeyRing(parse(`a:${KEY},b:${KEY}`))).toThrow('tenant "a" (tenant)');
     expect(() => new KeyRing(parse(`a:${KEY},a:${KEY}`))).toThrow("one key");
   });
+});
+
+test("the defaults of settings are those of what they set", async () => {
+  const { SETTINGS } = await import("../../../src/cli/config-table.ts");
+  const host = { uid: 0, env: {}, dataDir: "/" };
+  const service = await import("../../../src/jobs/service.ts");
+  expect(SETTINGS.queueMax.fallback(host)).toBe(service.QUEUE_MAX);
+  expect(SETTINGS.queueTenantMax.fallback(host)).toBe(service.QUEUE_TENANT_MAX);
+  expect(SETTINGS.tenantStoredMb.fallback(host) * 1024 ** 2).toBe(TENANT_BYTES_MAX);
 });

@@ -1,0 +1,53 @@
+/**
+ * Records what requests do: one table of routes, so that no route has to think of it. Ids come from
+ * the answer's `Location` or from the path, and only where they are ids: anything else that a
+ * client puts there may be a secret.
+ */
+
+import type { Context, MiddlewareHandler } from "hono";
+import type { AuditAction } from "../core/audit.ts";
+import { isId } from "../core/ids.ts";
+import type { AuditTrail } from "../tenancy/audit-trail.ts";
+import type { AppEnv } from "./env.ts";
+
+const ACTIONS: readonly {
+  readonly method: string;
+  readonly path: RegExp;
+  readonly action: AuditAction;
+}[] = [
+  { method: "POST", path: /^\/v1\/jobs(?:\/batch)?$/, action: "job.submit" },
+  { method: "DELETE", path: /^\/v1\/jobs\/([^/]+)$/, action: "job.cancel" },
+  { method: "POST", path: /^\/v1\/sandboxes$/, action: "sandbox.create" },
+  { method: "DELETE", path: /^\/v1\/sandboxes\/([^/]+)$/, action: "sandbox.delete" },
+  { method: "POST", path: /^\/v1\/keys$/, action: "key.create" },
+  { method: "POST", path: /^\/v1\/keys\/([^/]+)\/rotate$/, action: "key.rotate" },
+  { method: "DELETE", path: /^\/v1\/keys\/([^/]+)$/, action: "key.revoke" },
+  { method: "GET", path: /^\/v1\/audit$/, action: "audit.read" },
+];
+
+/** Records the actions of the table once they were answered. */
+export function recordActions(audit: AuditTrail): MiddlewareHandler<AppEnv> {
+  return async (c, next) => {
+    await next();
+    const { method, path } = c.req;
+    const found = ACTIONS.find((known) => known.method === method && known.path.test(path));
+    if (found === undefined) return;
+    const { status } = c.res;
+    const { keyId, tenant } = c.get("principal");
+    audit.record({
+      action: found.action,
+      key_id: keyId,
+      tenant,
+      object: objectOf(c, found.path),
+      outcome: status < 400 ? "ok" : status < 500 ? "refused" : "failed",
+      status,
+      request_id: c.get("requestId"),
+    });
+  };
+}
+
+function objectOf(c: Context<AppEnv>, path: RegExp): string | null {
+  const made = c.res.headers.get("location")?.split("/").at(-1);
+  const named = made ?? path.exec(c.req.path)?.[1];
+  return named !== undefined && isId(named) ? named : null;
+}
