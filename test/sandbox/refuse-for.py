@@ -87,10 +87,12 @@ def main(path, kind, *command):
     listener = check(libc.syscall(SYS_PIDFD_GETFD, pidfd, number, 0))
     os.write(go, b"%8d" % 0)
     poll = select.poll()
-    poll.register(listener, select.POLLIN)
-    # It hangs up when no process is left under the filter.
-    while any(event & select.POLLIN for _, event in poll.poll()):
-        answer(listener, kind)
+    for fd in (listener, pidfd):
+        poll.register(fd, select.POLLIN)
+    # Not until the listener hangs up: before Linux 6.11 a process is under it until it is reaped.
+    while pidfd not in (ready := [fd for fd, _ in poll.poll()]):
+        if listener in ready:
+            answer(listener, kind)
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
