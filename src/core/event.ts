@@ -4,6 +4,7 @@ import type { AuditRecord } from "./audit.ts";
 import type { Limits } from "./limits.ts";
 import type { LimitHit, Usage, Violation } from "./outcome.ts";
 import type { Reason, TerminalStatus } from "./reasons.ts";
+import type { TaskEndStatus, TaskStatus } from "./task.ts";
 
 /** Most bytes of program output in one row. */
 export const OUTPUT_ROW_BYTES_MAX = 64 * 1024;
@@ -40,6 +41,16 @@ export interface EventData {
   };
   violation: Violation;
   limit: LimitHit;
+  /** Each status of a task before its end, in the log of `task:ID`. */
+  task: {
+    readonly status: Exclude<TaskStatus, TaskEndStatus>;
+    /** Of the last claim; 0 before the first. */
+    readonly epoch: number;
+    readonly worker_id: string | null;
+    /** Why the claim before failed. */
+    readonly reason: Reason | null;
+    readonly error?: string;
+  };
   /** In the log of `audit:server` alone. */
   audit: AuditRecord;
   truncated: { readonly stream: "stdout" | "stderr"; readonly limit_bytes: number };

@@ -15,11 +15,11 @@ import { storeEnd } from "../record/finisher.ts";
 import { DESCRIPTORS_PER_JOB } from "../sandbox/free-descriptors.ts";
 import type { ArtifactStore } from "../store/artifacts.ts";
 import type { JobStore } from "../store/contract.ts";
+import { TenantTurns } from "../tenancy/tenant-turns.ts";
 import { keepArtifacts } from "./keep-artifacts.ts";
 import type { JobLanguages } from "./languages.ts";
 import { runJob } from "./run.ts";
 import { StopSwitch } from "./stop-switch.ts";
-import { TenantTurns } from "./tenant-turns.ts";
 
 /** Jobs at once, by default. */
 export const JOB_SLOTS_DEFAULT = 4;

@@ -14,13 +14,14 @@ import { SqliteJobs } from "./sqlite-jobs.ts";
 import { SqliteKeys } from "./sqlite-keys.ts";
 import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
+import { SqliteTasks } from "./sqlite-tasks.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 
 /** Ends, which may use the reserve. */
-const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"]);
+const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox", "changeTask"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
   ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
-  ...(["insertKey", "changeKey"] as const),
+  ...(["insertKey", "changeKey", "insertTask"] as const),
   ...ENDS,
 ]);
 
@@ -45,6 +46,7 @@ export class BatchRunner {
     const execs = new SqliteExecs(db, events);
     this.#pruning = new SqlitePruning(db, events);
     const keys = new SqliteKeys(db);
+    const tasks = new SqliteTasks(db, events);
     this.#handlers = {
       append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
       read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
@@ -75,6 +77,12 @@ export class BatchRunner {
       listExecs: (query) => execs.list(query),
       finishExec: ({ id, outcome, at }) => execs.finish(id, outcome, at),
       orphanExecs: ({ livingInstances }) => execs.orphans(livingInstances),
+      insertTask: ({ task, sealedEnv }) => tasks.insert(task, sealedEnv),
+      getTask: ({ id }) => tasks.get(id),
+      taskEnv: ({ id }) => tasks.sealedEnv(id),
+      listTasks: (query) => tasks.list(query),
+      changeTask: ({ id, change }) => tasks.change(id, change),
+      unfinishedTasks: (query) => tasks.unfinished(query),
       prune: ({ before }) => this.#pruning.step(before),
       check: () => this.#check(),
       stats: () => ({

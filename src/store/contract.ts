@@ -11,6 +11,7 @@ import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { Task, TaskChange, TaskEndStatus, TaskStatus } from "../core/task.ts";
 
 /** A draft with the time at which it happened, in milliseconds since 1970. */
 export interface TimedDraft {
@@ -237,12 +238,63 @@ export interface KeyStore {
 /** Keys that a store keeps, revoked ones too. */
 export const STORED_KEYS_MAX = 10_000;
 
+/** One page of tasks, newest first. */
+export interface TaskPage {
+  readonly tasks: readonly Task[];
+  /** Opaque; null on the last page. */
+  readonly nextCursor: string | null;
+}
+
+/** Which tasks to list. */
+export interface TaskQuery {
+  readonly tenant: string;
+  readonly limit: number;
+  readonly cursor?: string;
+  readonly status?: TaskStatus;
+}
+
+/** Tasks. A change and its event commit together, before the call returns. */
+export interface TaskStore {
+  /**
+   * Puts a task into the queue.
+   *
+   * @param sealedEnv its environment as only the control plane can read it; null: none
+   * @throws CprgError `already_exists` when one has the id, or had it; `failed_precondition` when it
+   *   does not wait
+   */
+  insert(task: Task, sealedEnv: Uint8Array | null): Promise<void>;
+  get(id: string): Promise<Task | null>;
+  /** The environment while it was not delivered; null afterwards, and when there is none. */
+  sealedEnv(id: string): Promise<Uint8Array | null>;
+  /** @throws CprgError `invalid_argument` for a cursor that is none */
+  list(query: TaskQuery): Promise<TaskPage>;
+  /**
+   * Changes a task; what runs or has ended loses its environment.
+   *
+   * @throws CprgError `not_found`, and what `reduceTask` throws: then nothing has changed
+   */
+  change(id: string, change: TaskChange): Promise<Task>;
+  /** Those of one status, oldest first, after a place. */
+  unfinished(query: UnfinishedQuery): Promise<readonly Task[]>;
+}
+
+/** Which tasks that have not ended. */
+export interface UnfinishedQuery {
+  readonly status: Exclude<TaskStatus, TaskEndStatus>;
+  readonly limit: number;
+  readonly after?: { readonly createdAt: number; readonly id: string };
+}
+
+/** Tasks that one call of {@link TaskStore.unfinished} gives at most. */
+export const UNFINISHED_MAX = 1000;
+
 /** Everything that is kept. */
 export interface Store {
   readonly keys: KeyStore;
   readonly jobs: JobStore;
   readonly sandboxes: SandboxStore;
   readonly execs: ExecStore;
+  readonly tasks: TaskStore;
   readonly events: EventLog;
   /**
    * Bytes that are kept for a tenant, as they are stored: specs and logs of jobs, logs of execs from

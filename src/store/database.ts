@@ -136,6 +136,8 @@ function setPragmas(db: Database): void {
   db.run("PRAGMA journal_mode = WAL");
   db.run("PRAGMA synchronous = FULL");
   db.run("PRAGMA foreign_keys = ON");
+  // What is erased, such as a delivered environment, is no longer in the file.
+  db.run("PRAGMA secure_delete = ON");
   db.run("PRAGMA trusted_schema = OFF");
   db.run("PRAGMA temp_store = MEMORY");
   db.run(`PRAGMA journal_size_limit = ${WAL_BYTES_KEPT}`);

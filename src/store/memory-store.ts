@@ -19,6 +19,7 @@ import { MemoryExecs } from "./memory-execs.ts";
 import { memoryKeys } from "./memory-keys.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
+import { MemoryTasks } from "./memory-tasks.ts";
 
 /** Runs that one step of pruning removes. */
 const PRUNE_STEP_RUNS = 8;
@@ -28,12 +29,14 @@ export function memoryStore(): Store {
   const logs = new MemoryLogs();
   const jobs = new MemoryJobs(logs);
   const sandboxes = new MemorySandboxes();
+  const tasks = new MemoryTasks(logs);
   const execs = new MemoryExecs(logs);
   return {
     events: {
       append: async (subject, drafts) => {
         const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
-        if (isEnd && (jobs.has(subject) || execs.has(subject))) throw endsOutsideFinish(subject);
+        const isOwned = [jobs, execs, tasks].some((runs) => runs.has(subject));
+        if (isEnd && isOwned) throw endsOutsideFinish(subject);
         return logs.append(subject, drafts);
       },
       read: async (subject, fromSeq, bounds) => logs.read(subject, fromSeq, bounds),
@@ -67,11 +70,22 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
-    storedBytes: async (tenant) => jobs.storedBytes(tenant) + execs.storedBytes(tenant),
+    tasks: {
+      insert: async (task, sealedEnv) => tasks.insert(task, sealedEnv),
+      get: async (id) => tasks.get(id),
+      sealedEnv: async (id) => tasks.sealedEnv(id),
+      list: async (query) => tasks.list(query),
+      change: async (id, change) => tasks.change(id, change),
+      unfinished: async (query) => tasks.unfinished(query),
+    },
+    storedBytes: async (tenant) => {
+      return [jobs, execs, tasks].reduce((sum, kept) => sum + kept.storedBytes(tenant), 0);
+    },
     prune: async (before) => {
       const ended = () => [
         ...jobs.ended(before),
         ...execs.ended(before),
+        ...tasks.ended(before),
         ...sandboxes.ended(before, (id) => execs.areIn(id)),
       ];
       const step = ended().slice(0, PRUNE_STEP_RUNS);
@@ -86,6 +100,7 @@ export function memoryStore(): Store {
       jobs.clear();
       sandboxes.clear();
       execs.clear();
+      tasks.clear();
     },
   };
 }

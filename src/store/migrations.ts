@@ -156,6 +156,35 @@ CREATE INDEX execs_ended ON execs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX sandboxes_ended ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
 `;
 
+/** Tasks; an environment is there while it waits to be delivered. */
+const TASKS = `
+CREATE TABLE tasks (
+  id TEXT PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  status TEXT NOT NULL,
+  reason TEXT,
+  runner TEXT NOT NULL,
+  input TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  repo_url TEXT,
+  ref TEXT,
+  attempts INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  worker TEXT,
+  result TEXT NOT NULL,
+  error TEXT,
+  created_at INTEGER NOT NULL,
+  started_at INTEGER,
+  finished_at INTEGER,
+  sealed_env BLOB
+) STRICT;
+
+CREATE INDEX tasks_by_age ON tasks (tenant, created_at, id);
+CREATE INDEX tasks_by_status ON tasks (tenant, status, created_at, id);
+CREATE INDEX tasks_unfinished ON tasks (status, created_at, id) WHERE finished_at IS NULL;
+CREATE INDEX tasks_ended ON tasks (finished_at) WHERE finished_at IS NOT NULL;
+`;
+
 /** All steps, oldest first. */
 export const MIGRATIONS: readonly string[] = [
   CREATE,
@@ -164,6 +193,7 @@ export const MIGRATIONS: readonly string[] = [
   ENDED_BY_AGE,
   TENANCY,
   SANDBOXES_BY_AGE,
+  TASKS,
 ];
 
 /** What `application_id` holds: "cprg" in ASCII. */

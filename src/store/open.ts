@@ -87,6 +87,17 @@ function fileStore(link: WorkerLink): FileStore {
       finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
       orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
     },
+    tasks: {
+      insert: async (task, sealedEnv) => {
+        await link.call("insertTask", { task, sealedEnv }, { inputBytes: TASK_BYTES });
+      },
+      get: (id) => link.call("getTask", { id }, { answerBytes: TASK_BYTES }),
+      sealedEnv: (id) => link.call("taskEnv", { id }, { answerBytes: TASK_BYTES }),
+      list: (query) => link.call("listTasks", query, { answerBytes: query.limit * TASK_BYTES }),
+      change: (id, change) => link.call("changeTask", { id, change }, { inputBytes: TASK_BYTES }),
+      unfinished: (query) =>
+        link.call("unfinishedTasks", query, { answerBytes: query.limit * TASK_BYTES }),
+    },
     storedBytes: (tenant) => link.call("storedBytes", { tenant }),
     prune: (before) => link.call("prune", { before }),
     keys: {
@@ -109,6 +120,7 @@ function fileStore(link: WorkerLink): FileStore {
 const JOB_BYTES = 2048;
 const SANDBOX_BYTES = 2048;
 const EXEC_BYTES = 4096;
+const TASK_BYTES = 16 * 1024;
 const SPEC_BYTES = 2 * 1024 * 1024;
 /** Rough size of all keys. */
 const KEYS_BYTES = STORED_KEYS_MAX * 512;

@@ -10,6 +10,7 @@ import type { KeyChange, StoredKey } from "../core/key.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { Task, TaskChange } from "../core/task.ts";
 import type {
   EarlierRequest,
   EventLine,
@@ -22,8 +23,11 @@ import type {
   Pruned,
   SandboxPage,
   SandboxQuery,
+  TaskPage,
+  TaskQuery,
   TenantShare,
   TimedDraft,
+  UnfinishedQuery,
 } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
 
@@ -124,6 +128,15 @@ export interface StoreOps {
     input: { readonly livingInstances: readonly string[] };
     output: readonly ExecRecord[];
   };
+  insertTask: {
+    input: { readonly task: Task; readonly sealedEnv: Uint8Array | null };
+    output: null;
+  };
+  getTask: { input: { readonly id: string }; output: Task | null };
+  taskEnv: { input: { readonly id: string }; output: Uint8Array | null };
+  listTasks: { input: TaskQuery; output: TaskPage };
+  changeTask: { input: { readonly id: string; readonly change: TaskChange }; output: Task };
+  unfinishedTasks: { input: UnfinishedQuery; output: readonly Task[] };
   prune: { input: { readonly before: number }; output: Pruned };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };

@@ -168,11 +168,12 @@ export class SqliteEvents {
     }
   }
 
-  /** Whether the end of this log is that of a job or an exec, and commits with it. */
+  /** Whether the end of this log is that of a job, an exec or a task, and commits with it. */
   #hasOwner(subject: Subject): boolean {
-    const { job, exec } = this.#statements;
+    const { job, exec, task } = this.#statements;
     if (subject.startsWith("job:")) return job.get({ id: subject.slice(4) }) !== null;
-    return subject.startsWith("exec:") && exec.get({ id: subject.slice(5) }) !== null;
+    if (subject.startsWith("exec:")) return exec.get({ id: subject.slice(5) }) !== null;
+    return subject.startsWith("task:") && task.get({ id: subject.slice(5) }) !== null;
   }
 }
 
@@ -214,5 +215,6 @@ function prepare(db: Database) {
     ),
     job: db.prepare<{ id: string }, { id: string }>("SELECT id FROM jobs WHERE id = $id"),
     exec: db.prepare<{ id: string }, { id: string }>("SELECT id FROM execs WHERE id = $id"),
+    task: db.prepare<{ id: string }, { id: string }>("SELECT id FROM tasks WHERE id = $id"),
   };
 }

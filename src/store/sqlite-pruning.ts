@@ -25,6 +25,7 @@ const PIECE_PAGES = 32;
  */
 const AGING = [
   { table: "jobs", ended: "finished_at", subject: "job", where: "" },
+  { table: "tasks", ended: "finished_at", subject: "task", where: "" },
   { table: "execs", ended: "finished_at", subject: "exec", where: "" },
   {
     table: "sandboxes",

@@ -15,10 +15,7 @@ import {
   sampleSpec,
   stdout,
 } from "../store/samples.ts";
-import type { StoreKind } from "./store-harness.ts";
-
-/** A store that is opened anew before every call takes its time on a busy machine. */
-const REOPENING_TIMEOUT_MS = 60_000;
+import { REOPENING_TIMEOUT_MS, type StoreKind } from "./store-harness.ts";
 
 /** Registers the suite for one kind of store. */
 export function keyStoreContract(kind: StoreKind): void {

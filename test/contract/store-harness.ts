@@ -5,6 +5,9 @@ import { memoryStore } from "../../src/store/memory-store.ts";
 import { openStore } from "../../src/store/open.ts";
 import { TempDir } from "../store/samples.ts";
 
+/** For a test of many calls, each of which may open a store. */
+export const REOPENING_TIMEOUT_MS = 60_000;
+
 /** One kind of store. */
 export interface StoreKind {
   readonly name: string;
@@ -84,6 +87,14 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       list: (...args) => call(({ execs }) => execs.list(...args)),
       finish: (...args) => call(({ execs }) => execs.finish(...args)),
       orphans: (...args) => call(({ execs }) => execs.orphans(...args)),
+    },
+    tasks: {
+      insert: (...args) => call(({ tasks }) => tasks.insert(...args)),
+      get: (...args) => call(({ tasks }) => tasks.get(...args)),
+      sealedEnv: (...args) => call(({ tasks }) => tasks.sealedEnv(...args)),
+      list: (...args) => call(({ tasks }) => tasks.list(...args)),
+      change: (...args) => call(({ tasks }) => tasks.change(...args)),
+      unfinished: (...args) => call(({ tasks }) => tasks.unfinished(...args)),
     },
     storedBytes: (...args) => call((opened) => opened.storedBytes(...args)),
     prune: (...args) => call((opened) => opened.prune(...args)),

@@ -10,6 +10,7 @@ import type { Job, JobSpec } from "../../src/core/job.ts";
 import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
 import type { Outcome } from "../../src/core/outcome.ts";
 import type { SandboxRecord } from "../../src/core/sandbox.ts";
+import type { Task } from "../../src/core/task.ts";
 import type { EventLine, EventLog, TimedDraft } from "../../src/store/contract.ts";
 import { finishedDraft } from "../../src/store/log-lines.ts";
 
@@ -137,6 +138,30 @@ export function sampleExec(sandboxId: string, change: Partial<ExecRecord> = {}):
     finishedAt: null,
     instance: "here",
     outcome: null,
+    ...change,
+  };
+}
+
+/** A task that waits; later ones are newer. */
+export function sampleTask(change: Partial<Task> = {}): Task {
+  return {
+    id: newId(),
+    tenant: "acme",
+    status: "queued",
+    reason: null,
+    runner: "shell",
+    input: { commands: ["echo é"] },
+    labels: { arch: "x86_64" },
+    repoUrl: null,
+    ref: null,
+    attempts: 0,
+    epoch: 0,
+    workerId: null,
+    result: null,
+    error: null,
+    createdAt: NOON,
+    startedAt: null,
+    finishedAt: null,
     ...change,
   };
 }
