@@ -106,6 +106,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   }
   const started = await answerOf({
     ...host,
+    id,
     group,
     reports,
     signal: spec.signal,
