@@ -54,7 +54,7 @@ class Claim:
         return pb.Claim(task_id=self.task_id, epoch=self.epoch)
 
     def make_folders(self):
-        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="claim-"))
+        self.folder = os.path.realpath(tempfile.mkdtemp(prefix="outrigger-claim-"))
         self.root = os.path.join(self.folder, "root")
         self.home = os.path.join(self.folder, "home")
         os.mkdir(self.root)

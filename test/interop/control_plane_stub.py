@@ -21,7 +21,7 @@
 #   {"do": "claim" | "release" | "drain" | "exec" | "download", ...}    calls with the request inline
 #   {"do": "upload", "items": [...], "fill": BYTES, "chunk": BYTES, "as", "end": true, "wait",
 #          "ignore_credit"}  the items as protobuf JSON, then so many bytes in chunks
-#   {"do": "wait", "as", "until": "end" | "item" | "output", "count", "contains"}
+#   {"do": "wait", "as", "until": "end" | "item" | "bytes" | "output", "count", "contains"}
 #   {"do": "grant", "as", "bytes"}   credit by hand
 #   {"do": "cancel", "as", "reason"}
 #   {"do": "frame", "id", "method", "payload" (base64), "fill": BYTES, "kind", "error", "times"}
@@ -389,6 +389,7 @@ class Stub:
             "end": lambda: False,
             "started": lambda: call.items > 0,
             "item": lambda: call.items >= step.get("count", 1),
+            "bytes": lambda: call.bytes >= step.get("count", 1),
             "output": lambda: wanted in call.output,
         }
         await self._change(lambda: call.end is not None or tests[until](), lambda: call.end)
@@ -524,11 +525,24 @@ async def run(stub, script, keep_going):
     return 1 if failed else 0
 
 
+def credentials(options):
+    def read(path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    ca = read(options.client_ca) if options.client_ca else None
+    pair = (read(options.key), read(options.cert))
+    return grpc.ssl_server_credentials([pair], ca, require_client_auth=ca is not None)
+
+
 async def main(options):
     server = aio.server(options=CHANNEL_OPTIONS)
     stub = Stub()
     server.add_generic_rpc_handlers((stub.handler(),))
-    port = server.add_insecure_port(options.listen)
+    if options.cert:
+        port = server.add_secure_port(options.listen, credentials(options))
+    else:
+        port = server.add_insecure_port(options.listen)
     await server.start()
     emit("listening", port=port)
     code = await run(stub, options.script, options.keep_going)
@@ -540,5 +554,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A scripted control plane for outrigger.v1.")
     parser.add_argument("script", nargs="?", help="JSON array, or one step a line; stdin if absent")
     parser.add_argument("--listen", default="127.0.0.1:0")
+    parser.add_argument("--cert", help="serves with TLS; PEM")
+    parser.add_argument("--key")
+    parser.add_argument("--client-ca", help="asks for a client certificate of this authority")
     parser.add_argument("--keep-going", action="store_true", help="after a step that failed, too")
     sys.exit(asyncio.run(main(parser.parse_args())))

@@ -264,6 +264,7 @@ class Worker:
         self.finished = asyncio.Event()  # nothing is left to do: close the stream and exit
         self.may_ping = False  # what the control plane said last; a channel pings or does not
         self._started_at = time.monotonic()
+        self._terminated = False
         self._killed = asyncio.Event()
 
     # -- what it serves
@@ -406,8 +407,9 @@ class Worker:
 
     def terminate(self):
         """SIGTERM: drains; the second one kills."""
-        if self.claims.draining:
+        if self._terminated:
             self._killed.set()
+        self._terminated = True
         self.claims.draining = True
         self._finish_if_idle()
 
@@ -466,6 +468,6 @@ def parse(args):
 if __name__ == "__main__":
     logging.basicConfig(level=os.environ.get("LOG", "WARNING"), format="%(name)s: %(message)s")
     # gRPC looks for its proxy in lower case only.
-    if os.environ.get("HTTPS_PROXY"):
-        os.environ.setdefault("https_proxy", os.environ["HTTPS_PROXY"])
+    if os.environ.get("HTTPS_PROXY") and not os.environ.get("https_proxy"):
+        os.environ["https_proxy"] = os.environ["HTTPS_PROXY"]
     sys.exit(asyncio.run(main(parse(sys.argv[1:]))))

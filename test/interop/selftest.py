@@ -45,11 +45,24 @@ class Process:
     @classmethod
     async def start(cls, argv, **options):
         env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **options.pop("env", {})}
+        env = {name: value for name, value in env.items() if value is not None}
         process = await asyncio.create_subprocess_exec(*argv, env=env, limit=LINE_LIMIT, **options)
         return cls(process)
 
     async def code(self):
         return await asyncio.wait_for(self.process.wait(), EXIT_SECONDS)
+
+    async def stop(self):
+        """Has a worker kill its programs: SIGTERM until it has gone, as equal signals melt into one."""
+        for _ in range(50):
+            if self.process.returncode is not None:
+                return
+            self.process.terminate()
+            try:
+                await asyncio.wait_for(self.process.wait(), 0.2)
+            except asyncio.TimeoutError:
+                continue
+        await self.kill()
 
     async def kill(self):
         if self.process.returncode is None:
@@ -110,8 +123,8 @@ def expect_error(end, code, reason=""):
 
 
 @asynccontextmanager
-async def stub(**config):
-    argv = ["/usr/bin/python3", str(HERE / "control_plane_stub.py"), "--keep-going"]
+async def stub(tls=(), **config):
+    argv = ["/usr/bin/python3", str(HERE / "control_plane_stub.py"), "--keep-going", *tls]
     pipe = asyncio.subprocess.PIPE
     control = await Stub.start(argv, stdin=pipe, stdout=pipe)
     try:
@@ -123,15 +136,15 @@ async def stub(**config):
 
 
 @asynccontextmanager
-async def worker(port, *options, env=None):
+async def worker(port, *options, env=None, url="http://127.0.0.1"):
     command = shlex.split(os.environ.get("WORKER", ""))
     argv = command or ["/usr/bin/python3", str(HERE / "reference_worker.py")]
     argv += ["--token", "secret-token", "--delay-scale", "0.05", *options]
-    process = await Process.start([*argv, f"http://127.0.0.1:{port}"], env=env or {})
+    process = await Process.start([*argv, f"{url}:{port}"], env=env or {})
     try:
         yield process
     finally:
-        await process.kill()
+        await process.stop()
 
 
 @asynccontextmanager
@@ -240,6 +253,75 @@ async def never_reached_is_exit_code_4():
         port = control.port
     async with worker(port, "--attempts", "2") as process:
         assert await process.code() == 4
+
+
+async def make_certificate(folder):
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = [os.path.join(folder, name) for name in ("key.pem", "cert.pem")]
+    new = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject]
+    quiet = asyncio.subprocess.DEVNULL
+    process = await Process.start([*new, "-keyout", files[0], "-out", files[1]], stderr=quiet)
+    assert await process.code() == 0
+    return files
+
+
+@case
+async def tls_with_client_certificates():
+    with tempfile.TemporaryDirectory() as folder:
+        key, cert = await make_certificate(folder)
+        both = ["--cert", cert, "--key", key]
+        async with stub(tls=[*both, "--client-ca", cert]) as control:
+            options = {"url": "https://localhost"}
+            async with worker(control.port, "--ca", cert, "--attempts", "1", **options) as process:
+                assert await process.code() == 4
+            async with worker(control.port, "--ca", cert, *both, **options):
+                await control.do("accept")
+                await control.do("heartbeat")
+
+
+@asynccontextmanager
+async def connect_proxy():
+    """An HTTP proxy that does CONNECT only; gives its port and what it was asked for."""
+    asked = []
+    tunnels = set()
+
+    async def pump(reader, writer):
+        try:
+            while data := await reader.read(64 * KIB):
+                writer.write(data)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        writer.close()
+
+    async def serve(reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.append(head.split(b"\r\n")[0].decode())
+        host, port = head.split()[1].decode().rsplit(":", 1)
+        inner_reader, inner_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        pumps = (pump(reader, inner_writer), pump(inner_reader, writer))
+        tunnels.update(asyncio.create_task(each) for each in pumps)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1], asked
+    finally:
+        server.close()
+        for tunnel in tunnels:
+            tunnel.cancel()
+        await asyncio.gather(*tunnels, return_exceptions=True)
+
+
+@case
+async def a_proxy_is_honoured():
+    async with stub() as control, connect_proxy() as (proxy, asked):
+        others = ("no_proxy", "NO_PROXY", "https_proxy", "http_proxy", "grpc_proxy")
+        env = {**dict.fromkeys(others), "HTTPS_PROXY": f"http://127.0.0.1:{proxy}"}
+        async with worker(control.port, env=env):
+            await control.do("accept")
+            await control.do("heartbeat")
+            assert asked == [f"CONNECT 127.0.0.1:{control.port} HTTP/1.1"], asked
 
 
 # -- claims
@@ -424,6 +506,18 @@ async def a_plain_peer_gets_notices_and_may_keep_its_headers_back():
         assert (await control.ok("fs.Stat", {"path": "big"}))["stat"]["size"] == str(2 << 20)
 
 
+@case
+async def a_plain_worker_lists_nothing_and_serves_all_the_same():
+    async with pair("--plain") as (control, _, metadata):
+        assert not metadata.get("x-worker-methods") and "x-worker-secret" not in metadata
+        await control.do("heartbeat")
+        await control.claim()
+        big = await control.do("exec", command="head -c 1000000 /dev/zero")
+        assert big["end"]["length"] == 1_000_000
+        await control.do("close", code="unavailable", message="[SHUTDOWN] later")
+        await control.do("accept")
+
+
 # -- programs
 
 
@@ -502,7 +596,11 @@ async def a_program_gets_signals_and_its_time():
 async def what_outlives_a_program_is_killed():
     async with pair() as (control, _, _):
         await control.claim()
-        command = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!"
+        # The second one says so itself once it has left the session.
+        command = """
+            sleep 1000 & echo $!
+            mkfifo p; setsid sh -c 'echo $$ > p; exec sleep 1000' & read pid < p; echo $pid
+        """
         exit_item, output = await control.run(command)
         assert exit_item["exit_code"] == 0 and exit_item["killed"] == 2, exit_item
         assert_gone(output.split())
@@ -548,10 +646,7 @@ async def credit_holds_a_program_back():
         run = {"as": "run"}
         await control.do("exec", command="head -c 1000000 /dev/zero", wait="none", **run)
         full = 256 * KIB
-        spent = 0
-        while spent < full:
-            state = await control.do("wait", until="item", count=1, **run)
-            spent = state["bytes"]
+        await control.do("wait", until="bytes", count=full, **run)
         await control.do("barrier")
         state = await control.do("wait", until="item", **run)
         assert full <= state["bytes"] <= full + 64 * KIB + 128, state["bytes"]
@@ -807,6 +902,93 @@ async def a_flood_of_calls_is_bounded():
             await control.call("exec.Input", fields, wait="none", **{"as": f"i{number}"})
         await control.do("barrier")
         expect_error((await control.do("cancel", **{"as": "hold"}))["end"], "canceled")
+
+
+# -- the peer by itself, with handlers that do not take what they are given
+
+
+class Harness:
+    """A peer whose frames are kept; its handlers wait until they are given up."""
+
+    def __init__(self, credit):
+        import peer
+        from wire import pb
+
+        self.pb = pb
+        self.frames = asyncio.Queue()
+        self.module = peer
+        methods = {
+            "up": peer.Method(peer.CLIENT_STREAM, pb.FsUploadItem, self._hang),
+            "one": peer.Method(peer.UNARY, pb.FsStatRequest, self._hang),
+        }
+        self.peer = peer.Peer(self._keep, methods)
+        self.peer.credit = credit
+
+    async def _keep(self, data):
+        await self.frames.put(self.pb.Envelope.FromString(data))
+
+    @staticmethod
+    async def _hang(*_):
+        await asyncio.get_running_loop().create_future()
+
+    async def request(self, call_id, method="", payload=b""):
+        frame = self.pb.Envelope(id=call_id, method=method, payload=payload, kind=1)
+        await self.peer.receive(frame.SerializeToString())
+
+    async def error(self, call_id):
+        frame = await self.frames.get()
+        assert frame.id == call_id, frame
+        return frame.error
+
+
+async def fill_an_upload(credit, count):
+    harness = Harness(credit)
+    harness.module.PLAIN_PATIENCE = 0.1
+    item = harness.pb.FsUploadItem(chunk=b"x" * (64 * KIB)).SerializeToString()
+    await harness.request("up", "up", item)
+    for _ in range(count - 1):
+        await harness.request("up", "", item)
+    return harness
+
+
+@case
+async def items_beyond_the_credit_end_the_call():
+    harness = await fill_an_upload(credit=True, count=4)
+    assert harness.frames.empty() and harness.peer.calls["up"].verdict is None
+    await harness.request("up", "", b"\x12\x00")
+    assert (await harness.error("up")).startswith("resource_exhausted: ")
+    await harness.peer.close()
+
+
+@case
+async def without_credit_a_call_that_takes_nothing_is_given_up():
+    harness = await fill_an_upload(credit=False, count=15)
+    assert harness.frames.empty() and harness.peer.calls["up"].verdict is None
+    await harness.peer.close()
+    harness = await fill_an_upload(credit=False, count=17)
+    assert (await harness.error("up")).startswith("resource_exhausted: ")
+    await harness.request("x", "no.Such")
+    assert (await harness.error("x")).startswith("unimplemented: ")
+    await harness.peer.close()
+
+
+@case
+async def open_calls_and_their_bytes_are_bounded():
+    harness = Harness(credit=True)
+    for number in range(1024):
+        await harness.request(str(number), "one")
+    await harness.request("more", "one")
+    assert (await harness.error("more")).startswith("resource_exhausted: ")
+    await harness.peer.close()
+    harness = Harness(credit=True)
+    payload = harness.pb.FsStatRequest(path="x" * (3 << 20)).SerializeToString()
+    for number in range(5):
+        await harness.request(str(number), "one", payload)
+    await harness.request("more", "one", payload)
+    assert (await harness.error("more")).startswith("resource_exhausted: ")
+    await harness.request("less", "one")
+    assert harness.frames.empty() and len(harness.peer.calls) == 6
+    await harness.peer.close()
 
 
 # -- running them
