@@ -200,6 +200,7 @@ class Peer:
         call_id = self._next_id()
         future = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = (future, response_class)
+        future.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # seen
         payload = request.SerializeToString()
         try:
             envelope = pb.Envelope(id=call_id, method=method, kind=REQUEST, payload=payload)

@@ -218,13 +218,13 @@ class Run:
                 self._killed += len(others)
 
     def _exit(self, usage, duration):
+        # No memory_peak_bytes: ru_maxrss begins with what this worker had when it forked.
         code = self._process.returncode
         item = pb.ExecExit(
             duration_ms=round(duration * 1000),
             stdout_bytes=self._sent["stdout"],
             stderr_bytes=self._sent["stderr"],
             cpu_ms=round((usage.ru_utime + usage.ru_stime) * 1000),
-            memory_peak_bytes=usage.ru_maxrss * KIB,
             killed=self._killed,
         )
         if code >= 0:

@@ -13,10 +13,13 @@ import shlex
 import signal
 import sys
 import tempfile
+import time
 import traceback
 from contextlib import asynccontextmanager
 from json import dumps, loads
 from pathlib import Path
+
+sys.dont_write_bytecode = True
 
 HERE = Path(__file__).resolve().parent
 KIB = 1024
@@ -892,16 +895,19 @@ async def a_stream_that_is_broken_is_dialled_again():
 
 
 @case
-async def a_flood_of_calls_is_bounded():
-    async with pair(grant=False) as (control, _, _):
+async def input_that_waits_ends_with_its_program():
+    async with pair() as (control, _, _):
         await control.claim()
-        start = {"command": "sleep 1000", "exec_id": "hold"}
+        start = {"command": "sleep 1000", "exec_id": "hold", "stdin_open": True}
         await control.do("exec", wait="started", **start, **{"as": "hold"})
-        for number in range(8):
-            fields = {"exec_id": "hold", "input": b64(b"x" * 1000)}
-            await control.call("exec.Input", fields, wait="none", **{"as": f"i{number}"})
+        feed = {"exec_id": "hold", "input": b64(b"x" * 100_000)}  # more than a pipe takes
+        for name in ("first", "second"):
+            await control.call("exec.Input", feed, wait="none", **{"as": name})
         await control.do("barrier")
+        expect_error((await control.do("cancel", **{"as": "second"}))["end"], "canceled")
         expect_error((await control.do("cancel", **{"as": "hold"}))["end"], "canceled")
+        first = await control.do("wait", **{"as": "first"})
+        expect_error(first["end"], "failed_precondition")
 
 
 # -- the peer by itself, with handlers that do not take what they are given
@@ -1006,8 +1012,10 @@ async def run_case(name):
 async def main(names):
     failed = []
     for name in names or CASES:
+        began = time.monotonic()
         good = await run_case(name)
-        print(f"{'ok' if good else 'FAILED'} {name}", flush=True)
+        seconds = time.monotonic() - began
+        print(f"{'ok' if good else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
         if not good:
             failed.append(name)
     print(f"{len(names or CASES) - len(failed)} passed, {len(failed)} failed")
