@@ -118,7 +118,8 @@ fuzz: $(DEPS) ## Fuzz what parses in ffi/, FUZZ_SECONDS (60) for each target
 	@$(BUN) test/ffi/fuzz/run.ts --seconds=$(FUZZ_SECONDS)
 
 .PHONY: gen
-gen: $(DEPS) ## Write the tables of system call numbers, and of settings in INSTALL.md
+gen: $(DEPS) ## Write src/gen from proto/, the tables of system call numbers, and of settings in INSTALL.md
+	@$(BUN) test/gen/write-protobuf.ts
 	@$(BUN) test/gen/settings-table.ts
 	@$(BUN) test/gen/write-syscall-tables.ts
 
