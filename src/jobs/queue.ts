@@ -238,7 +238,10 @@ export class JobQueue {
   /** A place for the job, or null when it was stopped or can never have one. */
   async #admit(job: Job, slot: Slot): Promise<Reservation | null> {
     try {
-      return await this.#options.provider.reserve(job.limits, { signal: slot.stop.signal });
+      return await this.#options.provider.reserve(job.limits, {
+        signal: slot.stop.signal,
+        tenant: job.tenant,
+      });
     } catch (error) {
       if (slot.stop.request !== null) return null;
       const outcome = neverRan(setupReason(error), outcomeError(error));

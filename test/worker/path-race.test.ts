@@ -10,6 +10,7 @@ import type { EntryPart } from "../../src/provider/contract.ts";
 import { type Ground, ground } from "./ground.ts";
 
 const OPERATIONS = 10_000;
+const OPERATIONS_MAX = 200_000;
 const SECRET = "secret of the host";
 
 let there: Ground;
@@ -20,9 +21,10 @@ afterEach(async () => {
 
 /** rename(2) of one over the other's name, for ever. */
 const FLIPPER = `
-const { renameSync } = require("node:fs");
+const { mkdirSync, readlinkSync, renameSync, rmSync, symlinkSync, unlinkSync } = require("node:fs");
 const { parentPort, workerData } = require("node:worker_threads");
-const { place, directory, link } = workerData;
+const { place, directory, link, outside } = workerData;
+const readlinkOf = (path) => { try { return readlinkSync(path); } catch { return null; } };
 let isStopped = false;
 let flips = 0;
 parentPort.on("message", () => { isStopped = true; });
@@ -33,8 +35,12 @@ const flip = () => {
       renameSync(place, link); renameSync(directory, place);
       flips += 1;
     } catch {
-      // Removed, or replaced by an upload: put back what can be.
-      try { require("node:fs").mkdirSync(place); } catch {}
+      // An operation made or moved something in between: begin anew.
+      rmSync(directory, { recursive: true, force: true });
+      const target = readlinkOf(place);
+      if (target !== null) unlinkSync(place);
+      if (readlinkOf(link) === null) symlinkSync(outside, link);
+      try { mkdirSync(place); } catch {}
     }
   }
   if (isStopped) parentPort.postMessage(flips); else setImmediate(flip);
@@ -61,6 +67,7 @@ test("10 000 operations race with a directory that becomes a link", async () => 
   writeFileSync(join(there.root, "d/file"), "inside");
   symlinkSync(outside, join(there.root, "link"));
   const workerData = {
+    outside,
     place: join(there.root, "d"),
     directory: join(there.root, "d-aside"),
     link: join(there.root, "link"),
@@ -96,7 +103,10 @@ test("10 000 operations race with a directory that becomes a link", async () => 
       if (entries.some(({ name }) => name === "victim")) throw new Error("listed outside");
     },
   ];
-  for (let count = 0; count < OPERATIONS; count += 1) {
+  const refused = (): number => (seen.get("PATH_ESCAPES") ?? 0) + (seen.get("IS_LINK") ?? 0);
+  const isEnough = (): boolean => (seen.get("served") ?? 0) > 100 && refused() > 100;
+  // And more where the machine is so busy that the sides hardly meet.
+  for (let count = 0; count < OPERATIONS || (!isEnough() && count < OPERATIONS_MAX); count += 1) {
     const operation = operations[count % operations.length];
     const end = await (operation?.() ?? Promise.resolve()).then(
       () => "served",
@@ -110,7 +120,7 @@ test("10 000 operations race with a directory that becomes a link", async () => 
   }
   const flips = new Promise((resolve) => flipper.once("message", resolve));
   flipper.postMessage("stop");
-  expect(await flips).toBeGreaterThan(100);
+  expect(await flips).toBeGreaterThan(0);
   await flipper.terminate();
 
   expect(readdirSync(outside).sort()).toEqual(["file", "victim"]);
@@ -118,7 +128,6 @@ test("10 000 operations race with a directory that becomes a link", async () => 
     expect(readFileSync(join(outside, name), "utf8")).toBe(SECRET);
   }
   // Both sides of the race were met.
-  expect(seen.get("served") ?? 0).toBeGreaterThan(100);
-  expect((seen.get("PATH_ESCAPES") ?? 0) + (seen.get("IS_LINK") ?? 0)).toBeGreaterThan(10);
+  expect(isEnough()).toBe(true);
   expect(seen.get("internal") ?? 0).toBe(0);
 }, 60_000);
