@@ -16,7 +16,7 @@ VERSION = $(shell node -p 'require("./package.json").version')
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
 	python3 git curl openssl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps \
-	protobuf-compiler python3-protobuf python3-grpcio
+	protobuf-compiler python3-protobuf python3-grpcio spin
 
 # What building and booting virtual machines needs besides.
 VM_TOOLS := qemu-system-x86 cpio e2fsprogs
@@ -170,6 +170,10 @@ test-cpython: tools $(DEPS) ffi ## Run CPython's own regression tests, inside an
 test-api: tools build ## Fuzz every route at length, and hold 5000 idle WebSockets
 	@CPRG_FUZZ_REQUESTS=2000 $(BUN) test --timeout 1800000 ./test/http/fuzz.test.ts
 	@CPRG_IDLE_SOCKETS=5000 $(BUN) test ./test/e2e/hostile-clients.test.ts
+
+.PHONY: test-model
+test-model: tools $(DEPS) ## Search the models with spin, and simulate the same with seeds
+	@$(BUN) test/run.ts model sim
 
 .PHONY: test-bridge-long
 test-bridge-long: $(DEPS) ## Simulate 10 000 seeds, send a million random frames, read 1 GiB slowly

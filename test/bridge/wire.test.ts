@@ -153,12 +153,15 @@ describe("refusals come before any frame, with their reason", () => {
   });
 
   test("a bug of admit() is internal, and says nothing", async () => {
+    const bugs: unknown[] = [];
     const { port } = await control({
       admit: () => {
         throw new TypeError("secret");
       },
+      onBug: (error) => void bugs.push(error),
     });
     const error = await refused({ port });
+    expect(bugs).toEqual([new TypeError("secret")]);
     expect(error).toMatchObject({ code: "internal", message: "internal error" });
   });
 
