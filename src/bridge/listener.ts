@@ -205,6 +205,8 @@ async function* serveStream<Identity>(
     respondEarly(arrival.stream, context.responseHeader);
     channel = new FrameChannel(requests, () => cutLater(arrival.stream));
     arrival.stream.once("close", () => channel.close(connectionLost()));
+    // It may be gone already, and whoever admitted it is to hear of that.
+    if (arrival.stream.closed || arrival.stream.destroyed) channel.close(connectionLost());
     admitted.connected(channel);
   } catch (thrown) {
     if (CprgError.is(thrown)) throw statusOf(thrown);
