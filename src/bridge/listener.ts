@@ -81,6 +81,8 @@ export interface ListenerOptions<Identity> {
   readonly port: number;
   readonly tls?: ListenerTls;
   readonly admission: Admission<Identity>;
+  /** The admission threw what is no CprgError: the worker hears `internal`, this hears all. */
+  readonly onBug?: (error: unknown) => void;
   readonly ping?: PingOptions;
   /** From a connection to its first stream; default {@link HANDSHAKE_MS_MAX}. */
   readonly handshakeMs?: number;
@@ -117,7 +119,7 @@ const ARRIVAL = createContextKey<Arrival | undefined>(undefined);
  * @throws CprgError `unavailable` when the address cannot be used
  */
 export async function listen<Identity>(options: ListenerOptions<Identity>): Promise<Listener> {
-  const handler = bridgeHandler(options.admission);
+  const handler = bridgeHandler(options);
   const server = createHttp2(options.tls);
   server.maxConnections = options.connectionsMax ?? CONNECTIONS_MAX_DEFAULT;
   const sessions = new Set<ServerHttp2Session>();
@@ -170,7 +172,9 @@ function watch(
   keepAlive(session, ping);
 }
 
-function bridgeHandler<Identity>(admission: Admission<Identity>): UniversalHandler {
+type Doors<Identity> = Pick<ListenerOptions<Identity>, "admission" | "onBug">;
+
+function bridgeHandler<Identity>(doors: Doors<Identity>): UniversalHandler {
   const router = createConnectRouter({
     grpcWeb: false,
     acceptCompression: [],
@@ -178,7 +182,7 @@ function bridgeHandler<Identity>(admission: Admission<Identity>): UniversalHandl
     writeMaxBytes: MESSAGE_BYTES_MAX,
   });
   router.service(WorkerBridge, {
-    connect: (requests, context) => serveStream(admission, requests, context),
+    connect: (requests, context) => serveStream(doors, requests, context),
   });
   const [handler] = router.handlers;
   assert(handler !== undefined, "the bridge has one method");
@@ -186,7 +190,7 @@ function bridgeHandler<Identity>(admission: Admission<Identity>): UniversalHandl
 }
 
 async function* serveStream<Identity>(
-  admission: Admission<Identity>,
+  { admission, onBug }: Doors<Identity>,
   requests: AsyncIterable<Envelope>,
   context: HandlerContext,
 ): AsyncGenerator<Envelope, void, undefined> {
@@ -201,10 +205,13 @@ async function* serveStream<Identity>(
     respondEarly(arrival.stream, context.responseHeader);
     channel = new FrameChannel(requests, () => cutLater(arrival.stream));
     arrival.stream.once("close", () => channel.close(connectionLost()));
+    // It may be gone already, and whoever admitted it is to hear of that.
+    if (arrival.stream.closed || arrival.stream.destroyed) channel.close(connectionLost());
     admitted.connected(channel);
   } catch (thrown) {
     if (CprgError.is(thrown)) throw statusOf(thrown);
     // Connect says no more than `internal error` to the worker.
+    onBug?.(thrown);
     throw thrown;
   }
   yield* channel.outgoing();

@@ -276,7 +276,8 @@ export class JobQueue {
       const append = (drafts: Parameters<Feed["append"]>[1]) =>
         feed.append(`job:${job.id}`, drafts);
       const { stop } = slot;
-      const run = { spec, provider, reservation, languages, append, stop, clock, log };
+      const { tenant } = job;
+      const run = { spec, provider, tenant, reservation, languages, append, stop, clock, log };
       if (artifacts === undefined) return await runJob(run);
       const collect = (lease: ExecLease) => keepArtifacts(lease, { job, artifacts, log });
       return await runJob({ ...run, collect });

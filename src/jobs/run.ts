@@ -24,6 +24,8 @@ import type { StopSwitch } from "./stop-switch.ts";
 export interface JobRun {
   readonly spec: JobSpec;
   readonly provider: ExecProvider;
+  /** For whom, where several share a host. */
+  readonly tenant?: string;
   /** A granted place; it is used up or given back. */
   readonly reservation: Reservation;
   readonly languages: JobLanguages;
@@ -54,7 +56,10 @@ async function runAgain(run: JobRun): Promise<Outcome> {
   run.log.warn("a sandbox that had waited died before its program ran: the job gets another", {});
   let reservation: Reservation;
   try {
-    reservation = await run.provider.reserve(limits, { signal: run.stop.signal });
+    reservation = await run.provider.reserve(limits, {
+      signal: run.stop.signal,
+      ...(run.tenant === undefined ? {} : { tenant: run.tenant }),
+    });
   } catch (error) {
     return failedSetup(run, error);
   }

@@ -104,47 +104,43 @@ function servingAll(): Handlers {
 test.each([
   ["with credit", FULL],
   ["of a plain peer", []],
-])(
-  "random frames %s",
-  async (_, callerLists) => {
-    const bugs: unknown[] = [];
-    let left = FRAMES;
-    while (left > 0) {
-      const { mux, end } = rawPeer(servingAll(), {
-        callerLists,
-        onBug: (error) => void bugs.push(error),
-      });
-      const drain = (async () => {
-        for await (const _frame of end.frames);
-      })().catch(() => undefined);
-      const ours = [
-        mux.call(FS_STAT, {}),
-        mux.upload(FS_UPLOAD, [{ chunk: new Uint8Array(9) }]),
-        ...["1", "2"].map(async () => {
-          for await (const _item of mux.stream(EXEC_START, {})) if (random() < 0.01) break;
-        }),
-      ].map((call) => call.catch((error: unknown) => error));
-      // Until it has had enough of us, or for a while.
-      const frames = Math.min(left, 3000);
-      left -= frames;
-      for (let sent = 0; sent < frames; sent += 1) {
-        const isOver = await end.send(randomFrame()).then(
-          () => false,
-          () => true,
-        );
-        if (isOver) break;
-      }
-      end.close();
-      await Promise.all([...ours, drain, mux.closed]);
-      expect(mux.servedCalls).toBe(0);
-      for (const result of await Promise.all(ours)) {
-        if (result instanceof Error) expect(CprgError.is(result)).toBe(true);
-      }
+])("random frames %s", async (_, callerLists) => {
+  const bugs: unknown[] = [];
+  let left = FRAMES;
+  while (left > 0) {
+    const { mux, end } = rawPeer(servingAll(), {
+      callerLists,
+      onBug: (error) => void bugs.push(error),
+    });
+    const drain = (async () => {
+      for await (const _frame of end.frames);
+    })().catch(() => undefined);
+    const ours = [
+      mux.call(FS_STAT, {}),
+      mux.upload(FS_UPLOAD, [{ chunk: new Uint8Array(9) }]),
+      ...["1", "2"].map(async () => {
+        for await (const _item of mux.stream(EXEC_START, {})) if (random() < 0.01) break;
+      }),
+    ].map((call) => call.catch((error: unknown) => error));
+    // Until it has had enough of us, or for a while.
+    const frames = Math.min(left, 3000);
+    left -= frames;
+    for (let sent = 0; sent < frames; sent += 1) {
+      const isOver = await end.send(randomFrame()).then(
+        () => false,
+        () => true,
+      );
+      if (isOver) break;
     }
-    expect(bugs).toEqual([]);
-  },
-  120_000,
-);
+    end.close();
+    await Promise.all([...ours, drain, mux.closed]);
+    expect(mux.servedCalls).toBe(0);
+    for (const result of await Promise.all(ours)) {
+      if (result instanceof Error) expect(CprgError.is(result)).toBe(true);
+    }
+  }
+  expect(bugs).toEqual([]);
+});
 
 test("random metadata are read or refused, never more", () => {
   const said = registrationHeaders(
@@ -242,7 +238,7 @@ describe("random bytes on the wire", () => {
       await worker.exited;
       await control.close();
     }
-  }, 120_000);
+  });
 });
 
 /** Registers, sends random messages, and gives the grpc-status that ends the stream. */

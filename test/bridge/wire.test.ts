@@ -7,12 +7,16 @@ import { connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect as connectTls } from "node:tls";
+import { Code, ConnectError, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { envelopeOf } from "../../src/bridge/codec.ts";
 import { type DialOptions, dial } from "../../src/bridge/dialer.ts";
 import { Handlers } from "../../src/bridge/handlers.ts";
 import type { ListenerTls } from "../../src/bridge/listener.ts";
 import { CREDIT, EXEC_START, FS_STAT, FS_UPLOAD } from "../../src/bridge/methods.ts";
 import { openMux } from "../../src/bridge/mux.ts";
 import { CprgError } from "../../src/core/errors.ts";
+import { WorkerBridge } from "../../src/gen/outrigger/v1/bridge_pb.js";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { requireHost } from "../helpers/host.ts";
 import {
@@ -23,6 +27,7 @@ import {
   startWorker,
   type WorkerProcess,
 } from "./control.ts";
+import { framePair } from "./frame-pair.ts";
 
 const undo: (() => unknown)[] = [];
 let folder = "";
@@ -153,12 +158,15 @@ describe("refusals come before any frame, with their reason", () => {
   });
 
   test("a bug of admit() is internal, and says nothing", async () => {
+    const bugs: unknown[] = [];
     const { port } = await control({
       admit: () => {
         throw new TypeError("secret");
       },
+      onBug: (error) => void bugs.push(error),
     });
     const error = await refused({ port });
+    expect(bugs).toEqual([new TypeError("secret")]);
     expect(error).toMatchObject({ code: "internal", message: "internal error" });
   });
 
@@ -167,6 +175,55 @@ describe("refusals come before any frame, with their reason", () => {
     await close();
     expect(await refused({ port })).toMatchObject({ code: "unavailable", retryable: true });
   });
+});
+
+test("the Connect protocol carries the same frames and statuses", async () => {
+  const { port, next } = await control();
+  const baseUrl = `http://127.0.0.1:${port}`;
+  const client = createClient(
+    WorkerBridge,
+    createConnectTransport({
+      baseUrl,
+      httpVersion: "2",
+      useBinaryFormat: true,
+      acceptCompression: [],
+    }),
+  );
+  const open = (token: string) => {
+    const queue = framePair();
+    const outgoing = async function* () {
+      for await (const frame of queue[1].frames) yield envelopeOf(frame);
+    };
+    const headers = { authorization: `Bearer ${token}`, "x-worker-id": "connect" };
+    const told = Promise.withResolvers<Headers>();
+    const received = client.connect(outgoing(), { headers, onHeader: told.resolve });
+    return { told: told.promise, items: received[Symbol.asyncIterator](), send: queue[0] };
+  };
+  const refusal = await open("bad")
+    .items.next()
+    .catch((error: unknown) => error);
+  expect(ConnectError.from(refusal)).toMatchObject({
+    code: Code.Unauthenticated,
+    rawMessage: "[BAD_TOKEN] no such token",
+  });
+  const { told, items, send } = open("good");
+  const first = items.next();
+  const mux = await next();
+  // Before there is any frame.
+  expect((await told).get("x-control-version")).toBe("test");
+  const call = mux.call(FS_STAT, {});
+  const request = (await first).value;
+  expect(request).toMatchObject({ method: FS_STAT.name });
+  const answer = { id: request?.id ?? "", method: "", payload: new Uint8Array(0), error: "" };
+  await send.send({ ...answer, kind: "response" });
+  expect(await call).toEqual({ stat: null });
+  mux.close(new CprgError("aborted", "again", { reason: "REPLACED" }));
+  const end = await items.next().catch((error: unknown) => error);
+  expect(ConnectError.from(end)).toMatchObject({
+    code: Code.Aborted,
+    rawMessage: "[REPLACED] again",
+  });
+  send.close();
 });
 
 describe("TLS", () => {

@@ -367,4 +367,4 @@ test(`${SEEDS} seeds from ${FIRST_SEED}`, async () => {
   const table = [...coverage].sort(([a], [b]) => (a < b ? -1 : 1));
   console.log(table.map(([what, times]) => `${`${times}`.padStart(8)}  ${what}`).join("\n"));
   if (SEEDS >= 500) expect(table.filter(([, times]) => times < 100)).toEqual([]);
-}, 600_000);
+});
