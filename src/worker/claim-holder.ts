@@ -85,8 +85,6 @@ export class ClaimHolder {
     signal.addEventListener("abort", giveUp);
     try {
       return await this.#open(live);
-    } catch (error) {
-      throw signal.aborted ? signal.reason : error;
     } finally {
       signal.removeEventListener("abort", giveUp);
     }

@@ -99,6 +99,7 @@ export function startWorkerProcess(
         HOME: top,
         CPRG_DATA_DIR: join(top, "data"),
         CPRG_RUN_DIR: join(top, "run"),
+        TMPDIR: top,
         ...env,
       },
       stdin: Buffer.from(stdin),
