@@ -72,10 +72,20 @@ async function readTimely(c: Context<AppEnv>, options: ReadOptions): Promise<Uin
   listener?.setIdleTimeout(c.req.raw, NO_IDLE_TIMEOUT);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(tooSlow(options.timeoutMs)), options.timeoutMs);
+  const signal = c.get("signal");
+  const giveUp = (): void => late.reject(signal.reason);
+  // What is rejected while nobody reads is no failure of its own.
+  late.promise.catch(() => undefined);
+  signal.addEventListener("abort", giveUp);
+  if (signal.aborted) giveUp();
   try {
-    return await readBounded(c.req.raw, { share: options.share, late: late.promise });
+    const bytes = await readBounded(c.req.raw, { share: options.share, late: late.promise });
+    // What nobody may be answered is not begun.
+    signal.throwIfAborted();
+    return bytes;
   } finally {
     clearTimeout(timer);
+    signal.removeEventListener("abort", giveUp);
     listener?.setIdleTimeout(c.req.raw, ANSWER_IDLE_SECONDS);
   }
 }

@@ -43,6 +43,15 @@ export interface ExecServiceOptions {
   onGone(sandboxId: string): void;
 }
 
+/** What is started. */
+export interface ExecStart {
+  readonly request: ExecRequest;
+  /** Of the key or the server. */
+  readonly ceilings: Limits;
+  /** Gives up what has not begun; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
 /** What a wait is bounded by. */
 export interface ExecWait {
   /** Relative. */
@@ -62,14 +71,13 @@ export class ExecService {
   /**
    * Starts a program; one that could not be started is an exec that has ended.
    *
-   * @param ceilings of the key or the server
    * @throws CprgError `not_found`, `aborted` when the sandbox has ended, `resource_exhausted` when
    *   as many run in it as may, `invalid_argument`
    */
   async start(
     tenant: string,
     sandboxId: string,
-    { request, ceilings }: { readonly request: ExecRequest; readonly ceilings: Limits },
+    { request, ceilings, signal }: ExecStart,
   ): Promise<ExecRecord> {
     const sandbox = await this.#options.sandbox(tenant, sandboxId);
     const plan = execPlan(request, { ...sandbox.spec, ceilings });
@@ -94,6 +102,7 @@ export class ExecService {
       outcome: null,
     };
     const { store, feed, clock, log } = this.#options;
+    signal?.throwIfAborted();
     await store.execs.insert(record);
     const subject = `exec:${record.id}` as const;
     const exec = new LiveExec({

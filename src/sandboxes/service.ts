@@ -114,8 +114,9 @@ export class SandboxService {
   }
 
   /**
-   * Opens a sandbox.
+   * Opens a sandbox. One that its client cannot be told of is ended again.
    *
+   * @param options `signal`: gives it up; its reason is thrown
    * @throws CprgError `resource_exhausted` when the tenant has as many as it may, `unavailable` when
    *   there is no room for its limits now or the server stops, `failed_precondition` when there can
    *   never be
@@ -179,6 +180,7 @@ export class SandboxService {
     const reservation = await this.#reserve(spec.limits, signal);
     const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
     try {
+      signal?.throwIfAborted();
       await store.sandboxes.insert(record);
     } catch (error) {
       await lease.release().catch((cause: unknown) => this.#stuck(record.id, cause));
@@ -193,6 +195,11 @@ export class SandboxService {
     });
     this.#open.set(record.id, sandbox);
     this.#options.log.info("sandbox opened", { sandbox_id: record.id, provider: provider.name });
+    if (signal?.aborted) {
+      // Nobody learns of it, so nobody would end it.
+      await sandbox.end({ reason: "user", graceMs: 0 });
+      throw signal.reason;
+    }
     return record;
   }
 

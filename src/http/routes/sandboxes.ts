@@ -7,6 +7,7 @@ import { sandboxSpec } from "../../sandboxes/spec.ts";
 import { execView, sandboxView } from "../../sandboxes/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
 import type { AppEnv } from "../env.ts";
+import { followExec } from "../follow-exec.ts";
 import {
   execListParameters,
   readParameters,
@@ -14,12 +15,11 @@ import {
   startParameters,
   WAIT_SECONDS_DEFAULT,
 } from "../parameters.ts";
+import { patiently } from "../patiently.ts";
 import { readQuery } from "../query.ts";
 import { execRequest, sandboxRequest } from "../sandbox-schemas.ts";
 import { wantsEvents } from "../sse.ts";
-import { textResponse } from "../streamed.ts";
-import { execEvents } from "./execs.ts";
-import { patiently } from "./jobs.ts";
+import type { StreamedAnswers } from "../streamed.ts";
 
 /** What the routes work with. */
 export interface SandboxRoutesOptions {
@@ -27,8 +27,7 @@ export interface SandboxRoutesOptions {
   /** The server's ceilings, for keys without their own. */
   readonly ceilings: Limits;
   readonly bodies: BodyRules;
-  /** A body that broke off while it was sent. */
-  onBroken(c: Context<AppEnv>, error: unknown): void;
+  readonly streamed: StreamedAnswers;
 }
 
 /** The routes beneath `/v1/sandboxes`, but for files. */
@@ -94,16 +93,21 @@ async function startExec(c: Context<AppEnv, "/:id/execs">, options: SandboxRoute
   // Whoever is to send input cannot wait for the end first.
   const waitMs = (asked ?? (isInteractive ? 0 : WAIT_SECONDS_DEFAULT)) * 1000;
   const ceilings = own ?? options.ceilings;
-  const started = await execs.start(tenant, c.req.param("id"), { request, ceilings });
-  const location = { Location: `/v1/execs/${started.id}` };
-  if (wantsEvents(c.req.header("accept"))) {
-    return await execEvents(c, { exec: started, fromSeq: 1, headers: location, execs, options });
+  const { streamed } = options;
+  // Taken first: what has started cannot be refused.
+  const place = wantsEvents(c.req.header("accept")) ? streamed.place(c) : null;
+  const start = { request, ceilings, signal: c.get("signal") };
+  const started = await execs.start(tenant, c.req.param("id"), start).catch((error: unknown) => {
+    place?.giveBack();
+    throw error;
+  });
+  const headers = { Location: `/v1/execs/${started.id}` };
+  if (place !== null) {
+    return await followExec(c, streamed, { execs, exec: started, fromSeq: 1, headers, place });
   }
   const exec = await patiently(c, waitMs, (bounds) => execs.wait(tenant, started.id, bounds));
-  if (exec.status === "running") return c.json(execView(exec), 202, location);
-  return await textResponse(execs.result(exec), {
-    status: 200,
-    headers: { "Content-Type": "application/json", ...location },
-    onBroken: (error) => options.onBroken(c, error),
+  if (exec.status === "running") return c.json(execView(exec), 202, headers);
+  return await streamed.text(c, execs.result(exec), {
+    headers: { "Content-Type": "application/json", ...headers },
   });
 }
