@@ -22,6 +22,7 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   UPGRADE_REQUIRED: 426,
   STORE_UNWRITABLE: 503,
   DISK_FULL: 507,
+  SANDBOX_FULL: 507,
   TENANT_STORAGE_FULL: 507,
 };
 

@@ -39,10 +39,14 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
     refuseGiven(isTar ? { mode: query.mode } : { merge: query.merge, links: query.links });
     const body = bodyOf(c);
     const entries = isTar
-      ? readTar(body, { areLinksFree: query.links === "any" })
-      : fileEntries(body, { size: lengthOf(c), mode: modeOf(query.mode) });
+      ? readTar(body.chunks, { areLinksFree: query.links === "any" })
+      : fileEntries(body.chunks, { size: lengthOf(c), mode: modeOf(query.mode) });
     const isMerge = query.merge === "true";
-    await files.put(place, entries, { isMerge, signal: c.get("signal") });
+    try {
+      await files.put(place, entries, { isMerge, signal: c.get("signal") });
+    } finally {
+      body.cancel();
+    }
     return c.body(null, 204);
   });
 
@@ -149,20 +153,26 @@ function lengthOf(c: Context<AppEnv>): number {
   );
 }
 
-/** The body as it comes, at the sandbox's pace. */
-async function* bodyOf(c: Context<AppEnv>): AsyncGenerator<Uint8Array> {
+/** The body as it comes, at the sandbox's pace; `cancel` ends it when nobody wants the rest. */
+function bodyOf(c: Context<AppEnv>) {
   const reader = c.req.raw.body?.getReader();
-  if (reader === undefined) return;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read().catch(clientGone);
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    void reader.cancel().catch(() => undefined);
+  return {
+    chunks: reader === undefined ? noChunks() : chunksOf(reader),
+    cancel: () => void reader?.cancel().catch(() => undefined),
+  };
+}
+
+async function* chunksOf(
+  reader: Pick<ReadableStreamDefaultReader<Uint8Array>, "read">,
+): AsyncGenerator<Uint8Array> {
+  for (;;) {
+    const { done, value } = await reader.read().catch(clientGone);
+    if (done) return;
+    yield value;
   }
 }
+
+async function* noChunks(): AsyncGenerator<Uint8Array> {}
 
 function clientGone(cause: unknown): never {
   throw new CprgError("canceled", "Cannot read body: the client went away", { cause });
