@@ -8,7 +8,7 @@ import type { AppEnv } from "./env.ts";
 import type { StreamPlace, StreamPlaces } from "./stream-places.ts";
 
 /** Pieces are gathered to about this size before they are sent. */
-const CHUNK_CHARS = 64 * 1024;
+const CHUNK_CHARS = 32 * 1024;
 
 /** Status and headers of an answer. */
 export interface StreamedInit {
