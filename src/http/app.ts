@@ -82,6 +82,7 @@ export interface AppOptions {
   readonly cancelWaitMs?: number;
   readonly bodiesBytesMax?: number;
   readonly bodiesTenantBytesMax?: number;
+  readonly bodiesReserveBytes?: number;
   readonly bodyTimeoutMs?: number;
   readonly streamsMax?: number;
   readonly streamsTenantMax?: number;
@@ -94,7 +95,11 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
   const bodies = {
-    budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+    budget: new BodyBudget({
+      bytesMax: options.bodiesBytesMax,
+      tenantBytesMax: options.bodiesTenantBytesMax,
+      reserveBytes: options.bodiesReserveBytes,
+    }),
     timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
   };
   const places = new StreamPlaces(options.streamsMax, options.streamsTenantMax);

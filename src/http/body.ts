@@ -66,9 +66,8 @@ interface ReadOptions {
 /** Under a deadline of its own: the listener's bound of silence is meant for answers. */
 async function readTimely(c: Context<AppEnv>, options: ReadOptions): Promise<Uint8Array> {
   const { listener } = c.env ?? {};
-  const declared = Number(c.req.header("content-length")) || 0;
-  if (declared > BODY_BYTES_MAX) throw tooLarge();
-  options.share.grow(declared);
+  // What is declared holds nothing up: only what has come counts.
+  if (Number(c.req.header("content-length")) > BODY_BYTES_MAX) throw tooLarge();
   listener?.setIdleTimeout(c.req.raw, NO_IDLE_TIMEOUT);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(tooSlow(options.timeoutMs)), options.timeoutMs);
