@@ -6,7 +6,7 @@
 import type { SealKey } from "../core/chain.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import { isTerminal, type Status } from "../core/reasons.ts";
@@ -436,7 +436,7 @@ function noSuchFile(job: Job, path: string): CprgError {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find job "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find job ${shownId(id)}: there is none`, {
     reason: "JOB_NOT_FOUND",
   });
 }

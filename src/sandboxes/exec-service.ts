@@ -4,7 +4,7 @@ import type { SealKey } from "../core/chain.ts";
 import type { Clock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { ExecRecord } from "../core/exec.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
@@ -103,6 +103,7 @@ export class ExecService {
     };
     const { store, feed, clock, log } = this.#options;
     signal?.throwIfAborted();
+    if (sandbox.ending !== null) throw sandbox.endedError;
     await store.execs.insert(record);
     const subject = `exec:${record.id}` as const;
     const exec = new LiveExec({
@@ -169,7 +170,8 @@ export class ExecService {
     const exec = await this.get(tenant, id);
     const live = this.#options.live(exec);
     if (live !== null) return live;
-    throw new CprgError("aborted", `Cannot reach exec "${id}": it is ${exec.status}`, {
+    const state = exec.status === "running" ? "its sandbox has ended" : `it is ${exec.status}`;
+    throw new CprgError("aborted", `Cannot reach exec "${id}": ${state}`, {
       reason: "EXEC_ENDED",
       retryable: false,
     });
@@ -221,7 +223,7 @@ export class ExecService {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find exec "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find exec ${shownId(id)}: there is none`, {
     reason: "EXEC_NOT_FOUND",
   });
 }

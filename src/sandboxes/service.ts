@@ -6,7 +6,7 @@
 import type { SealKey } from "../core/chain.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
@@ -302,7 +302,7 @@ export class SandboxService {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find sandbox "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find sandbox ${shownId(id)}: there is none`, {
     reason: "SANDBOX_NOT_FOUND",
   });
 }

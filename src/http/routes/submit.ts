@@ -69,7 +69,7 @@ async function submitEntry(
   } catch (thrown) {
     const error = CprgError.from(thrown, "submit job");
     if (problemStatus(error) === 500) options.onFailed(c, thrown);
-    return problemOf(error, c.get("requestId"));
+    return problemOf(c, error);
   }
 }
 
