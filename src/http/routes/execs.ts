@@ -71,15 +71,16 @@ export function execRoutes(options: ExecRoutesOptions): Hono<AppEnv> {
 
   app.post("/:id/signal", async (c) => {
     readQuery(c, []);
-    const name = signalRequest(await readJson(c, options.bodies));
-    (await execs.running(tenantOf(c), c.req.param("id"))).signal(name);
+    // Looked for first: what is another tenant's answers nothing about a body.
+    const exec = await execs.running(tenantOf(c), c.req.param("id"));
+    exec.signal(signalRequest(await readJson(c, options.bodies)));
     return c.body(null, 204);
   });
 
   app.post("/:id/resize", async (c) => {
     readQuery(c, []);
-    const size = sizeOf(sizeRequest(await readJson(c, options.bodies)));
-    (await execs.running(tenantOf(c), c.req.param("id"))).resize(size);
+    const exec = await execs.running(tenantOf(c), c.req.param("id"));
+    exec.resize(sizeOf(sizeRequest(await readJson(c, options.bodies))));
     return c.body(null, 204);
   });
   return app;

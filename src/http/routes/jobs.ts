@@ -5,6 +5,7 @@ import type { Limits } from "../../core/limits.ts";
 import { isTerminal } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
 import type { BodyRules } from "../body.ts";
+import { listCursor, readCursor } from "../cursors.ts";
 import type { AppEnv } from "../env.ts";
 import { listParameters, readParameters, resultParameters } from "../parameters.ts";
 import { patiently } from "../patiently.ts";
@@ -40,7 +41,7 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
   app.get("/", async (c) => {
     const page = await jobs.list(listQuery(c));
     const views = page.jobs.map((job) => jobs.view(job));
-    return c.json({ jobs: views, next_cursor: page.nextCursor });
+    return c.json({ jobs: views, next_cursor: listCursor("jobs", page.nextCursor) });
   });
 
   app.get("/:id", async (c) => {
@@ -90,7 +91,7 @@ function listQuery(c: Context<AppEnv>) {
   return {
     tenant: c.get("principal").tenant,
     limit,
-    ...(cursor === undefined ? {} : { cursor }),
+    ...readCursor("jobs", cursor),
     ...(status === undefined ? {} : { status }),
     ...(language === undefined ? {} : { language }),
     ...(label === undefined ? {} : { label: labelOf(label) }),

@@ -37,6 +37,7 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
     const place = placeOf(c);
     const isTar = mediaType(c) === TAR;
     refuseGiven(isTar ? { mode: query.mode } : { merge: query.merge, links: query.links });
+    await options.sandboxes.get(place.tenant, place.sandboxId);
     const body = bodyOf(c);
     const entries = isTar
       ? readTar(body.chunks, { areLinksFree: query.links === "any" })

@@ -6,6 +6,7 @@ import type { SandboxService } from "../../sandboxes/service.ts";
 import { sandboxSpec } from "../../sandboxes/spec.ts";
 import { execView, sandboxView } from "../../sandboxes/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
+import { listCursor, readCursor } from "../cursors.ts";
 import type { AppEnv } from "../env.ts";
 import { followExec } from "../follow-exec.ts";
 import {
@@ -48,11 +49,12 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/", async (c) => {
-    const { status, ...query } = readParameters(c, sandboxListParameters);
+    const { status, limit, cursor } = readParameters(c, sandboxListParameters);
     const { tenant } = c.get("principal");
-    const page = await sandboxes.list({ tenant, ...pageOf(query), isOpen: status === "open" });
+    const place = { limit, ...readCursor("sandboxes", cursor) };
+    const page = await sandboxes.list({ tenant, ...place, isOpen: status === "open" });
     const views = page.sandboxes.map(sandboxView);
-    return c.json({ sandboxes: views, next_cursor: page.nextCursor });
+    return c.json({ sandboxes: views, next_cursor: listCursor("sandboxes", page.nextCursor) });
   });
 
   app.get("/:id", async (c) => {
@@ -68,32 +70,32 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/:id/execs", async (c) => {
-    const query = readParameters(c, execListParameters);
+    const { limit, cursor } = readParameters(c, execListParameters);
     const { id } = await sandboxes.get(c.get("principal").tenant, c.req.param("id"));
-    const page = await sandboxes.execs.list({ sandboxId: id, ...pageOf(query) });
-    return c.json({ execs: page.execs.map(execView), next_cursor: page.nextCursor });
+    const place = { limit, ...readCursor("execs", cursor) };
+    const page = await sandboxes.execs.list({ sandboxId: id, ...place });
+    return c.json({
+      execs: page.execs.map(execView),
+      next_cursor: listCursor("execs", page.nextCursor),
+    });
   });
 
   app.post("/:id/execs", (c) => startExec(c, options));
   return app;
 }
 
-/** A cursor only where there is one. */
-function pageOf({ limit, cursor }: { limit: number; cursor?: string | undefined }) {
-  return { limit, ...(cursor === undefined ? {} : { cursor }) };
-}
-
 /** Starts a program; answers with its events, its result, or where to ask for them. */
 async function startExec(c: Context<AppEnv, "/:id/execs">, options: SandboxRoutesOptions) {
-  const { execs } = options.sandboxes;
+  const { sandboxes, streamed } = options;
+  const { execs } = sandboxes;
   const { wait_seconds: asked } = readParameters(c, startParameters);
   const { tenant, ceilings: own } = c.get("principal");
+  await sandboxes.get(tenant, c.req.param("id"));
   const request = execRequest(await readJson(c, options.bodies));
   const isInteractive = request.terminal !== undefined || request.isInputOpen === true;
   // Whoever is to send input cannot wait for the end first.
   const waitMs = (asked ?? (isInteractive ? 0 : WAIT_SECONDS_DEFAULT)) * 1000;
   const ceilings = own ?? options.ceilings;
-  const { streamed } = options;
   // Taken first: what has started cannot be refused.
   const place = wantsEvents(c.req.header("accept")) ? streamed.place(c) : null;
   const start = { request, ceilings, signal: c.get("signal") };
