@@ -15,7 +15,8 @@ VERSION = $(shell node -p 'require("./package.json").version')
 # Debian packages that building ffi/ and the tests use.
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
 	python3 git curl openssl libseccomp-dev python3-numpy perl \
-	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps
+	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps \
+	protobuf-compiler python3-protobuf python3-grpcio spin
 
 # What building and booting virtual machines needs besides.
 VM_TOOLS := qemu-system-x86 cpio e2fsprogs
@@ -118,7 +119,8 @@ fuzz: $(DEPS) ## Fuzz what parses in ffi/, FUZZ_SECONDS (60) for each target
 	@$(BUN) test/ffi/fuzz/run.ts --seconds=$(FUZZ_SECONDS)
 
 .PHONY: gen
-gen: $(DEPS) ## Write the tables of system call numbers, and of settings in INSTALL.md
+gen: $(DEPS) ## Write src/gen from proto/, the tables of system call numbers, and of settings in INSTALL.md
+	@$(BUN) test/gen/write-protobuf.ts
 	@$(BUN) test/gen/settings-table.ts
 	@$(BUN) test/gen/write-syscall-tables.ts
 
@@ -169,8 +171,18 @@ test-api: tools build ## Fuzz every route at length, and hold 5000 idle WebSocke
 	@CPRG_FUZZ_REQUESTS=2000 $(BUN) test --timeout 1800000 ./test/http/fuzz.test.ts
 	@CPRG_IDLE_SOCKETS=5000 $(BUN) test ./test/e2e/hostile-clients.test.ts
 
+.PHONY: test-model
+test-model: tools $(DEPS) ## Search the models with spin, and simulate the same with seeds
+	@$(BUN) test/run.ts model sim
+
+.PHONY: test-bridge-long
+test-bridge-long: $(DEPS) ## Simulate 10 000 seeds, send a million random frames, read 1 GiB slowly
+	@CPRG_SIM_SEEDS=10000 $(BUN) test --timeout 1800000 ./test/sim/
+	@CPRG_BRIDGE_FUZZ_FRAMES=1000000 $(BUN) test --timeout 1800000 ./test/bridge/fuzz.test.ts
+	@CPRG_SLOW_READER_MIB=1024 $(BUN) test --timeout 1800000 ./test/bridge/slow-reader.test.ts
+
 .PHONY: test-long
-test-long: test-server-long test-api test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+test-long: test-server-long test-api test-bridge-long test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
 
 .PHONY: test-server-long
 test-server-long: tools build ## Kill the server 50 times under load, then run 10 000 jobs

@@ -17,6 +17,10 @@ const SHORT = { wall_seconds: 2 };
 /** A daemon of a session of its own, that ignores what can be ignored and keeps forking. */
 const FORK_FOR_EVER = `trap "" TERM HUP INT QUIT; while :; do (:) & done`;
 
+/** Half of fifty, which a shell makes many times faster than the runtime. */
+const CHILDREN =
+  "trap '' TERM HUP; n=0; while [ $n -lt 25 ]; do sleep 1000 & n=$((n + 1)); done; echo up; wait";
+
 function ended(outcome: Outcome, reason: Reason, seen: { readonly watched: unknown }) {
   const count = Number(seen.watched);
   if (outcome.reason !== reason) return broken(`it ended by ${outcome.reason}`);
@@ -69,9 +73,11 @@ export const TERMINATION_ATTACKS: readonly Attack[] = [
     program: javascript(
       `
 const { spawn } = process.getBuiltinModule("node:child_process");
-for (let n = 0; n < 50; n += 1) spawn("/bin/sh", ["-c", "trap '' TERM HUP; read line"], { stdio: ["pipe", "ignore", "ignore"], detached: n % 2 === 0 });
-released();
-for (;;) {}
+let up = 0;
+for (const detached of [false, true]) {
+  const child = spawn("/bin/sh", ["-c", ${JSON.stringify(CHILDREN)}], { stdio: ["ignore", "pipe", "ignore"], detached });
+  child.stdout.once("data", () => { up += 1; if (up === 2) { released(); for (;;) {} } });
+}
 `,
       { limits: { pids: 100 }, ending: "cancel" },
     ),

@@ -4,7 +4,7 @@ import { DEFAULT_TENANT, type KeyEntry, type Role, TENANT_NAME } from "../tenanc
 import { asAnswer } from "./answers.ts";
 import { limitPairs } from "./config-file.ts";
 import { usageError } from "./flags.ts";
-import { parseCeilings } from "./settings-parse.ts";
+import { parseSomeCeilings } from "./settings-parse.ts";
 
 const FIELDS = ["tenant", "hash", "role", "ceilings"];
 
@@ -56,5 +56,5 @@ function ceilingsOf(value: unknown, where: string): Pick<KeyEntry, "ceilings"> {
   const pairs = limitPairs(value, (expected) =>
     usageError(`Cannot use ${name}: expected ${expected}`),
   );
-  return { ceilings: parseCeilings(pairs, name) };
+  return { ceilings: parseSomeCeilings(pairs, name) };
 }

@@ -129,6 +129,13 @@ export const SETTINGS = {
     fallback: () => 8,
     parse: parseInteger({ least: 0, most: 1024 }),
   }),
+  tenantSandboxPercent: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Percent of the memory for sandboxes that those which one tenant holds open may have",
+    fallback: () => 50,
+    parse: parseInteger({ least: 1, most: 100 }),
+  }),
   queueMax: setting({
     kind: "integer",
     value: "N",

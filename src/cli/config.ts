@@ -18,6 +18,7 @@ import {
   type SettingHost,
   type SettingName,
   type Settings,
+  tomlKey,
 } from "./config-table.ts";
 import { splitList } from "./flags.ts";
 import { defaultDataDir, type Whose } from "./paths.ts";
@@ -137,7 +138,9 @@ function findRaw(
     return { value: isList ? splitList(value) : value, where: variable, source: "environment" };
   }
   const written = file[name];
-  return written === undefined ? undefined : { value: written, where: name, source: "file" };
+  return written === undefined
+    ? undefined
+    : { value: written, where: tomlKey(name), source: "file" };
 }
 
 /** Every variable that is read somewhere, for the check and for the documentation. */

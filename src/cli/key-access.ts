@@ -6,7 +6,6 @@
 import { join } from "node:path";
 import type { AuditAction } from "../core/audit.ts";
 import { CprgError } from "../core/errors.ts";
-import { CEILING_LIMITS } from "../core/limits.ts";
 import { silentLog } from "../core/log.ts";
 import { keyRequest, rotateRequest } from "../http/key-schemas.ts";
 import { keyView, madeView } from "../http/key-views.ts";
@@ -39,7 +38,10 @@ export interface KeyAccessFlags extends ClientFlagValues {
  */
 export async function openKeys(flags: KeyAccessFlags, terminal: Terminal): Promise<KeyAccess> {
   const remote = async () => remoteKeys(await serverAccess(flags, terminal));
-  if (flags.server !== undefined || flags.key !== undefined) return await remote();
+  const isHere = flags["data-dir"] !== undefined || flags.db !== undefined;
+  if (flags.server !== undefined) return await remote();
+  // A key may be in the environment for other commands: a place that is named on the line wins.
+  if (flags.key !== undefined && !isHere) return await remote();
   const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
   const path = flags.db ?? join(dataDir, "cprg.db");
   try {
@@ -63,9 +65,7 @@ async function localKeys(path: string): Promise<KeyAccess> {
   };
   return {
     create: (body) =>
-      act("key.create", null, async () =>
-        madeView(await registry.create(keyRequest(body, CEILING_LIMITS))),
-      ),
+      act("key.create", null, async () => madeView(await registry.create(keyRequest(body)))),
     list: async () => registry.list().map((key) => asAnswer(keyView(key))),
     revoke: (id) => act("key.revoke", id, async () => keyView(await registry.revoke(id))),
     rotate: (id, body) =>

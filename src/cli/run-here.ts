@@ -76,7 +76,7 @@ export async function runHere(request: RunRequest, { flags, terminal }: RunWishe
   if (flags.json) await printResult(job, store, terminal);
   if (output.isClosed) return EXIT.closedOutput;
   const end = toEnd(job);
-  const circumstances = { limits: { ...spec.limits }, stoppedBy: signals.first };
+  const circumstances = { command: "run", limits: { ...spec.limits }, stoppedBy: signals.first };
   await reportEnd(end, circumstances, terminal);
   return runExitCode(end, circumstances);
 }

@@ -5,6 +5,7 @@ import type { EventDraft } from "../core/event.ts";
 import { newId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
+import { eventOf } from "../core/output-text.ts";
 import type { JobLanguages } from "../jobs/languages.ts";
 import { runJob } from "../jobs/run.ts";
 import type { StopSwitch } from "../jobs/stop-switch.ts";
@@ -54,8 +55,9 @@ export async function runLocally(run: LocalRun): Promise<Job> {
     clock,
     log: run.log,
     append: async (drafts) => {
-      await store.events.append(subject, drafts);
-      for (const { draft } of drafts) await run.show(draft);
+      const events = drafts.map(({ at, draft }) => ({ at, draft: eventOf(draft) }));
+      await store.events.append(subject, events, { isSilent: true });
+      for (const { draft } of events) await run.show(draft);
     },
   });
   return (await store.jobs.finish(job.id, started.owner, outcome, clock.now())) ?? job;

@@ -15,6 +15,8 @@ export interface ReportedEnd {
 
 /** What happened to cprg itself meanwhile. */
 export interface RunCircumstances {
+  /** The command that speaks: `run`. */
+  readonly command: string;
   /** Effective limits by name. */
   readonly limits: Readonly<Record<string, unknown>>;
   /** The signal that asked cprg to stop, or null. */
@@ -38,7 +40,7 @@ export async function reportEnd(
   if (text === null) return;
   const paint = paintFor(terminal.stderr, terminal.env);
   const hint = end.error?.hint === undefined ? "" : `\n  hint: ${printable(end.error.hint)}`;
-  const line = `${paint("yellow", "cprg run:")} ${printable(text)}${hint}\n`;
+  const line = `${paint("yellow", `cprg ${circumstances.command}:`)} ${printable(text)}${hint}\n`;
   await terminal.stderr.write(line).catch(() => undefined);
 }
 

@@ -69,7 +69,7 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
   if (end === null) return exitCodeOfSignal(signals.first ?? "SIGINT");
   if (flags.save !== undefined) await saveExport(access, job.id, flags.save);
   if (flags.json) await printResult(access, job.id, terminal);
-  const circumstances = { limits: job.limits, stoppedBy: signals.first };
+  const circumstances = { command: "run", limits: job.limits, stoppedBy: signals.first };
   await reportEnd(end, circumstances, terminal);
   return runExitCode(end, circumstances);
 }

@@ -147,7 +147,11 @@ async function follow(
     const { body } = await requestJson(access, { path: `${execPath(started.id)}/result` });
     await terminal.stdout.write(jsonText(body));
   }
-  const circumstances = { limits: started.limits, stoppedBy: signals.first };
+  const circumstances = {
+    command: "sandbox exec",
+    limits: started.limits,
+    stoppedBy: signals.first,
+  };
   await reportEnd(end, circumstances, terminal);
   return runExitCode(end, circumstances);
 }

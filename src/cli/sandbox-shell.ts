@@ -111,7 +111,11 @@ async function follow(
     if (failures.length > 0) throw failures[0];
     if (output.isClosed) return EXIT.closedOutput;
     if (end === null) return exitCodeOfSignal(signals.first ?? "SIGHUP");
-    const circumstances = { limits: exec.limits, stoppedBy: signals.first };
+    const circumstances = {
+      command: "sandbox shell",
+      limits: exec.limits,
+      stoppedBy: signals.first,
+    };
     await reportEnd(end, circumstances, terminal);
     return runExitCode(end, circumstances);
   };

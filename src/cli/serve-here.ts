@@ -5,10 +5,11 @@ import { systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { SecretSet } from "../core/secrets.ts";
 import { type RunningServer, startServer } from "../http/serve.ts";
-import { Retention } from "../jobs/retention.ts";
+import { Retention, type RetentionOptions } from "../jobs/retention.ts";
 import { JobService } from "../jobs/service.ts";
 import { Feed } from "../record/feed.ts";
 import type { LocalEngine } from "../sandbox/engine.ts";
+import type { EngineStatus } from "../sandbox/engine-contract.ts";
 import {
   fullPrivileges,
   reducePrivileges,
@@ -117,6 +118,26 @@ async function keptPrivileges(settings: Settings, terminal: Terminal): Promise<S
   });
 }
 
+function startRetention(
+  { retentionHours, sweepIntervalSecs }: LoadedConfig["settings"],
+  parts: Pick<RetentionOptions, "store" | "onSweep" | "onSwept" | "log">,
+): Retention {
+  const sweepIntervalMs = sweepIntervalSecs * 1000;
+  const retention = new Retention({
+    ...parts,
+    retentionHours,
+    sweepIntervalMs,
+    clock: systemClock,
+  });
+  retention.start();
+  return retention;
+}
+
+/** MiB of memory that a share of an engine's is. */
+function shareOf({ capacity }: EngineStatus, percent: number): number {
+  return Math.floor((capacity.memMb * percent) / 100);
+}
+
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
   const { log, stack, hurried, privileges, tls, secrets } = options;
@@ -140,6 +161,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
     ...shared,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
+    tenantMemMb: shareOf(engine.status(), settings.tenantSandboxPercent),
     tenantBytesMax: settings.tenantStoredMb * 1024 ** 2,
   });
   const service = new JobService({
@@ -161,15 +183,12 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   log.scope("sandboxes").info("recovered", { ...(await sandboxes.start()) });
   const recovered = await service.start({ keepQueued: settings.recoverQueued });
   log.scope("jobs").info("recovered", { ...recovered });
-  const retention = new Retention({
+  const retention = startRetention(settings, {
     store,
-    retentionHours: settings.retentionHours,
-    sweepIntervalMs: settings.sweepIntervalSecs * 1000,
+    onSweep: (before) => tenants.tenancy.registry.forgetEnded(before),
     onSwept: () => service.pruneArtifacts(),
-    clock: systemClock,
     log: log.scope("retention"),
   });
-  retention.start();
   stack.defer(async () => await retention.stop());
   const server = await startServer({
     hostname: settings.addr.host,

@@ -3,6 +3,7 @@
 import { isAbsolute, resolve } from "node:path";
 import {
   CEILING_LIMITS,
+  type Ceilings,
   ceilingMost,
   LIMIT_NAMES,
   LIMIT_RULES,
@@ -124,7 +125,12 @@ export function parseBinds(raw: RawSetting, where: string): readonly Bind[] {
 
 /** `name=value` pairs over the ceilings of the table. */
 export function parseCeilings(raw: RawSetting, where: string): Limits {
-  const ceilings: Record<LimitName, number> = { ...CEILING_LIMITS };
+  return Object.freeze({ ...CEILING_LIMITS, ...parseSomeCeilings(raw, where) });
+}
+
+/** `name=value` pairs alone. */
+export function parseSomeCeilings(raw: RawSetting, where: string): Ceilings {
+  const ceilings: Partial<Record<LimitName, number>> = {};
   for (const pair of parseWords(raw)) {
     const [name = "", text = ""] = splitPair(pair, where);
     if (!isLimitName(name)) {

@@ -81,6 +81,15 @@ export type EventDraft = {
   };
 }[EventKind];
 
+/**
+ * Program output before it is text (`output-text.ts`). The bytes belong to whoever is given them, and
+ * may be gone for whoever gave them.
+ */
+export interface OutputBytes {
+  readonly kind: "stdout" | "stderr";
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
 /** An event as it is stored and sent: one NDJSON line. */
 export interface EventRow {
   /** From 1, without a gap. */

@@ -1,6 +1,6 @@
 /** An API key as a store keeps it: never the key, only its hash. */
 
-import type { Limits } from "./limits.ts";
+import type { Ceilings } from "./limits.ts";
 
 /** Roles of keys. */
 export const ROLES = ["tenant", "admin"] as const;
@@ -20,18 +20,24 @@ export interface StoredKey {
   readonly prefix: string;
   /** SHA-256 of the key. */
   readonly hash: Uint8Array;
-  /** Ceilings of its jobs' limits; null: the server's. */
-  readonly ceilings: Limits | null;
+  /** Ceilings that differ from the server's; null: none does. */
+  readonly ceilings: Ceilings | null;
   /** Requests in a window of a minute; null: the server's. */
   readonly ratePerMin: number | null;
   readonly createdAt: number;
   readonly lastUsedAt: number | null;
+  /** How long it was to live when it was made, in milliseconds; null: until it is revoked. */
+  readonly lifeMs: number | null;
   readonly expiresAt: number | null;
+  /** When it got its successor. */
+  readonly rotatedAt: number | null;
   readonly revokedAt: number | null;
 }
 
 /** What can change of a key. */
-export type KeyChange = Partial<Readonly<Record<"lastUsedAt" | "expiresAt" | "revokedAt", number>>>;
+export type KeyChange = Partial<
+  Readonly<Record<"lastUsedAt" | "expiresAt" | "rotatedAt" | "revokedAt", number>>
+>;
 
 /** The key after a change; pure. Ends only come earlier, uses are only later. */
 export function changeKey(key: StoredKey, change: KeyChange): StoredKey {
@@ -39,6 +45,7 @@ export function changeKey(key: StoredKey, change: KeyChange): StoredKey {
     ...key,
     lastUsedAt: later(key.lastUsedAt, change.lastUsedAt),
     expiresAt: earlier(key.expiresAt, change.expiresAt),
+    rotatedAt: earlier(key.rotatedAt, change.rotatedAt),
     revokedAt: earlier(key.revokedAt, change.revokedAt),
   };
 }

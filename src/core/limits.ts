@@ -26,6 +26,9 @@ export interface Limits {
   readonly output_kb: number;
 }
 
+/** Ceilings of some limits; a server's hold for the others. */
+export type Ceilings = Partial<Limits>;
+
 /** Name of one limit. */
 export type LimitName = keyof Limits;
 

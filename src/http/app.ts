@@ -124,7 +124,7 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use("/v1/*", requireAdmin);
   app.use("/v1/*", untilRevoked(isKeyPath));
   app.use("/v1/*", requireAcceptable(ROUTES));
-  app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, ceilings, bodies }));
+  app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, bodies }));
   const { exportAudit } = options;
   app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, streamed }));
   app.route("/v1/metrics", metricsRoutes({ jobs, requests, counts: options.counts ?? {} }));

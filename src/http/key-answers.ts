@@ -2,11 +2,15 @@
 
 import { z } from "zod";
 import { ROLES } from "../core/key.ts";
-import { limits } from "./answers.ts";
+import { type Ceilings, LIMIT_NAMES } from "../core/limits.ts";
 import type { KeyView, MadeKeyView } from "./key-views.ts";
 
 const text = z.string();
 const time = z.iso.datetime({ precision: 3 });
+
+const ceilings = z.strictObject(
+  Object.fromEntries(LIMIT_NAMES.map((name) => [name, z.number().optional()])),
+) as unknown as z.ZodType<Ceilings>;
 
 const shape = {
   key_id: z.uuid(),
@@ -14,11 +18,12 @@ const shape = {
   role: z.enum(ROLES),
   name: text,
   prefix: text.describe("Its first characters, to tell keys apart by sight."),
-  ceilings: limits.nullable(),
+  ceilings: ceilings.nullable(),
   rate_per_min: z.int().nullable(),
   created_at: time,
   last_used_at: time.nullable(),
   expires_at: time.nullable(),
+  rotated_at: time.nullable().describe("When it got its successor."),
   revoked_at: time.nullable(),
 };
 

@@ -2,13 +2,7 @@
 
 import { z } from "zod";
 import { ROLES } from "../core/key.ts";
-import {
-  ceilingMost,
-  LIMIT_NAMES,
-  LIMIT_RULES,
-  type Limits,
-  SMALLEST_FRACTION,
-} from "../core/limits.ts";
+import { ceilingMost, LIMIT_NAMES, LIMIT_RULES, SMALLEST_FRACTION } from "../core/limits.ts";
 import { keyCeilings } from "../tenancy/key-ceilings.ts";
 import { KEY_SECONDS_MAX, type KeyRequest } from "../tenancy/key-registry.ts";
 import { DEFAULT_TENANT } from "../tenancy/keys.ts";
@@ -53,7 +47,7 @@ export const keyBody = z
       .strictObject(ceilings)
       .nullable()
       .optional()
-      .describe("Ceilings of what runs under it, where they are lower than the server's."),
+      .describe("Ceilings of what runs under it; the server's hold for the others."),
   })
   .meta({ description: "The key to make.", examples: [{}, { tenant: "acme", name: "ci" }] });
 
@@ -72,16 +66,15 @@ export const rotateBody = z
 /**
  * The request in a body of `POST /v1/keys`.
  *
- * @param base ceilings that hold where the body names none
  * @throws CprgError `invalid_argument` naming the field
  */
-export function keyRequest(body: unknown, base: Limits): KeyRequest {
+export function keyRequest(body: unknown): KeyRequest {
   const { tenant, role, name, ceilings, ...rest } = parse(keyBody, body);
   return {
     tenant: tenant ?? DEFAULT_TENANT,
     role: role ?? "tenant",
     ...(name === undefined ? {} : { name }),
-    ceilings: ceilings == null ? null : keyCeilings(given(ceilings), base),
+    ceilings: ceilings == null ? null : keyCeilings(given(ceilings)),
     ratePerMin: rest.rate_per_min ?? null,
     expiresInSeconds: rest.expires_in_seconds ?? null,
   };

@@ -22,6 +22,7 @@ export function keyView(key: StoredKey) {
     created_at: timestamp(key.createdAt),
     last_used_at: timeOrNull(key.lastUsedAt),
     expires_at: timeOrNull(key.expiresAt),
+    rotated_at: timeOrNull(key.rotatedAt),
     revoked_at: timeOrNull(key.revokedAt),
   };
 }

@@ -238,7 +238,10 @@ export class JobQueue {
   /** A place for the job, or null when it was stopped or can never have one. */
   async #admit(job: Job, slot: Slot): Promise<Reservation | null> {
     try {
-      return await this.#options.provider.reserve(job.limits, { signal: slot.stop.signal });
+      return await this.#options.provider.reserve(job.limits, {
+        signal: slot.stop.signal,
+        tenant: job.tenant,
+      });
     } catch (error) {
       if (slot.stop.request !== null) return null;
       const outcome = neverRan(setupReason(error), outcomeError(error));
@@ -273,7 +276,8 @@ export class JobQueue {
       const append = (drafts: Parameters<Feed["append"]>[1]) =>
         feed.append(`job:${job.id}`, drafts);
       const { stop } = slot;
-      const run = { spec, provider, reservation, languages, append, stop, clock, log };
+      const { tenant } = job;
+      const run = { spec, provider, tenant, reservation, languages, append, stop, clock, log };
       if (artifacts === undefined) return await runJob(run);
       const collect = (lease: ExecLease) => keepArtifacts(lease, { job, artifacts, log });
       return await runJob({ ...run, collect });

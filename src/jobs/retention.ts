@@ -18,6 +18,8 @@ export interface RetentionOptions {
   /** How long what has ended is kept; 0: for ever. */
   readonly retentionHours: number;
   readonly sweepIntervalMs: number;
+  /** Called with each sweep: what else ended before the time goes too, in milliseconds since 1970. */
+  onSweep?(before: number): Promise<unknown>;
   /** Called after a sweep that removed runs: what is kept of them outside of the store goes too. */
   onSwept?(): Promise<unknown>;
   readonly clock: Clock;
@@ -62,6 +64,7 @@ export class Retention {
   async sweep(): Promise<Swept> {
     const { store, retentionHours, clock } = this.#options;
     const before = clock.now() - retentionHours * HOUR_MS;
+    await this.#options.onSweep?.(before);
     let runs = 0;
     let events = 0;
     while (!this.#isStopped) {

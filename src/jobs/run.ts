@@ -5,7 +5,7 @@
  */
 
 import type { Clock } from "../core/clock.ts";
-import { assert } from "../core/errors.ts";
+import { assert, CprgError } from "../core/errors.ts";
 import type { EventData } from "../core/event.ts";
 import type { JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
@@ -14,6 +14,7 @@ import type { Exec, ExecLease, ExecProvider, ExecSpec, Reservation } from "../pr
 import { neverRan, notRecorded, outcomeError, setupReason } from "../record/failed-outcome.ts";
 import type { RowBounds } from "../record/output-rows.ts";
 import { Recorder } from "../record/recorder.ts";
+import { isSandboxGone } from "../sandbox/init-channel.ts";
 import { sandboxVariables } from "../sandbox/variables.ts";
 import type { TimedDraft } from "../store/contract.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
@@ -23,6 +24,8 @@ import type { StopSwitch } from "./stop-switch.ts";
 export interface JobRun {
   readonly spec: JobSpec;
   readonly provider: ExecProvider;
+  /** For whom, where several share a host. */
+  readonly tenant?: string;
   /** A granted place; it is used up or given back. */
   readonly reservation: Reservation;
   readonly languages: JobLanguages;
@@ -43,25 +46,70 @@ export interface JobRun {
  * @returns how it ended; a failed set-up is an outcome too, so it never rejects
  */
 export async function runJob(run: JobRun): Promise<Outcome> {
-  let lease: ExecLease;
+  const outcome = await attempt(run, { reservation: run.reservation, isNew: false });
+  return outcome ?? (await runAgain(run));
+}
+
+/** Once, in a sandbox of its own: one that is built now has not died while it waited. */
+async function runAgain(run: JobRun): Promise<Outcome> {
+  const { limits } = run.reservation;
+  run.log.warn("a sandbox that had waited died before its program ran: the job gets another", {});
+  let reservation: Reservation;
   try {
-    lease = await run.provider.open(run.reservation, { signal: run.stop.signal });
+    reservation = await run.provider.reserve(limits, {
+      signal: run.stop.signal,
+      ...(run.tenant === undefined ? {} : { tenant: run.tenant }),
+    });
   } catch (error) {
-    run.reservation.cancel();
     return failedSetup(run, error);
   }
-  let outcome: Outcome;
+  const outcome = await attempt(run, { reservation, isNew: true });
+  assert(outcome !== null, "there is no third sandbox");
+  return outcome;
+}
+
+/** A place, and what is opened in it. */
+interface Attempt {
+  readonly reservation: Reservation;
+  readonly isNew: boolean;
+}
+
+/** Where a program is started. */
+interface Place {
+  readonly lease: ExecLease;
+  /** Whether another sandbox may be tried when this one dies before anything ran. */
+  readonly canLeave: boolean;
+}
+
+/** Null when the sandbox died while it waited: nothing ran, and the place is free again. */
+async function attempt(run: JobRun, { reservation, isNew }: Attempt): Promise<Outcome | null> {
+  const { signal } = run.stop;
+  let lease: ExecLease;
   try {
-    outcome = await runInLease(run, lease);
-    await run.collect?.(lease);
+    lease = await run.provider.open(reservation, { signal, isNew });
+  } catch (error) {
+    reservation.cancel();
+    return failedSetup(run, error);
+  }
+  let outcome: Outcome | null;
+  try {
+    const canLeave = !isNew && lease.wasWaiting === true;
+    outcome = await runInLease(run, { lease, canLeave });
+    if (outcome !== null) await run.collect?.(lease);
   } catch (error) {
     outcome = failedSetup(run, error);
   }
+  return await endLease(run, lease, outcome);
+}
+
+async function endLease<T extends Outcome | null>(run: JobRun, lease: ExecLease, outcome: T) {
   try {
     await lease.release();
   } catch (error) {
     run.log.error("sandbox not removed", { error });
-    outcome = { ...outcome, error: outcome.error ?? outcomeError(error) };
+    // Nothing runs anew beside what is left.
+    if (outcome === null) return failedSetup(run, error);
+    return { ...outcome, error: outcome.error ?? outcomeError(error) };
   }
   return outcome;
 }
@@ -72,20 +120,40 @@ function failedSetup(run: JobRun, error: unknown): Outcome {
   return neverRan(setupReason(error), outcomeError(error));
 }
 
-async function runInLease(run: JobRun, lease: ExecLease): Promise<Outcome> {
+/** Null as {@link attempt}. */
+async function runInLease(run: JobRun, place: Place): Promise<Outcome | null> {
   const { spec, stop } = run;
   const language = spec.code === null ? null : await run.languages.resolve(spec.language);
-  await putFiles(run, lease, language);
-  if (stop.request !== null) return neverRan(stop.request.reason);
+  const exec = await startProgram(run, place, language);
+  if (exec === null) return stop.request === null ? null : neverRan(stop.request.reason);
 
-  const exec = await lease.exec(execSpec(spec, { language, root: lease.root }));
   stop.listen(({ reason, graceMs }) => exec.kill(reason, { graceMs }));
   return await recordExec(run, exec, {
-    layers: lease.layers,
-    missing: lease.missing,
+    layers: place.lease.layers,
+    missing: place.lease.missing,
     limits: spec.limits,
     interpreter: language === null ? null : `${language.name} ${language.version}`,
   });
+}
+
+/** Null when the run was stopped, or the sandbox died while it waited; nothing ran then. */
+async function startProgram(
+  run: JobRun,
+  { lease, canLeave }: Place,
+  language: JobLanguage | null,
+): Promise<Exec | null> {
+  let isAsked = false;
+  try {
+    await putFiles(run, lease, language);
+    if (run.stop.request !== null) return null;
+    isAsked = true;
+    return await lease.exec(execSpec(run.spec, { language, root: lease.root }));
+  } catch (error) {
+    // Files come before the program; and an exec that fails with `setup` never ran.
+    const hasNotRun = !isAsked || (CprgError.is(error) && error.setup !== undefined);
+    if (canLeave && hasNotRun && isSandboxGone(error)) return null;
+    throw error;
+  }
 }
 
 async function putFiles(run: JobRun, lease: ExecLease, language: JobLanguage | null) {

@@ -157,7 +157,7 @@ export interface OutputChunk {
   readonly bytes: Uint8Array;
 }
 
-/** What an exec reports besides output, in order of arrival with it. */
+/** What an exec reports, in order of arrival. The bytes of output are its one reader's own. */
 export type ExecNotice =
   | { readonly type: "output"; readonly channel: OutputChannel; readonly bytes: Uint8Array }
   | { readonly type: "truncated"; readonly channel: OutputChannel; readonly limitBytes: number }
@@ -239,10 +239,13 @@ export interface ExecLease extends SandboxLease, EntryTransfers {
   readonly layers: Layers;
   /** Guarantees that are not. */
   readonly missing: readonly string[];
+  /** It was built before anyone asked for it, and may have died while it waited. */
+  readonly wasWaiting?: boolean;
   /**
    * Starts a program.
    *
-   * @throws CprgError with `setup` when it never ran
+   * @throws CprgError with `setup` when it never ran; with reason SANDBOX_GONE and no `setup` when
+   *   the sandbox ended and it may have
    */
   exec(spec: ExecSpec): Promise<Exec>;
   /** Puts one file (from memory) into the sandbox, by a process inside. */
@@ -269,13 +272,29 @@ export interface Artifact {
 export interface ExecProvider {
   readonly name: string;
   /**
-   * Waits until the limits fit beside those of every open sandbox, and keeps the place.
+   * Waits until the limits fit beside those of every open sandbox, and keeps the place. Who holds the
+   * least is served first.
    *
    * @throws CprgError `failed_precondition` when they can never fit here
    */
-  reserve(limits: Limits, options?: { readonly signal?: AbortSignal }): Promise<Reservation>;
+  reserve(limits: Limits, options?: ReserveOptions): Promise<Reservation>;
   /** Opens a sandbox in a reserved place; the place is free again after the lease's release. */
-  open(reservation: Reservation, options?: { readonly signal?: AbortSignal }): Promise<ExecLease>;
+  open(reservation: Reservation, options?: OpenOptions): Promise<ExecLease>;
+}
+
+/** How a sandbox is opened. */
+export interface OpenOptions {
+  readonly signal?: AbortSignal;
+  /** Built now, even where one waits. */
+  readonly isNew?: boolean;
+}
+
+/** How a place is asked for. */
+export interface ReserveOptions {
+  /** Ends the wait. */
+  readonly signal?: AbortSignal;
+  /** For whom, where several share a host. */
+  readonly tenant?: string;
 }
 
 /** A place that admission granted. */

@@ -16,10 +16,15 @@ export interface TailBudget {
   usedBytes: number;
 }
 
+/** Where one reader stands. */
+export interface TopicReader {
+  /** The sequence number that it reads next. */
+  next: number;
+}
+
 /** One log that is being read. */
 export class Topic {
-  /** Readers; a topic without any is dropped. */
-  readers = 0;
+  readonly #readers = new Set<TopicReader>();
   readonly #budget: TailBudget;
   readonly #waiters = new Set<() => void>();
   /** Consecutive lines, the newest last. */
@@ -31,6 +36,30 @@ export class Topic {
 
   constructor(budget: TailBudget) {
     this.#budget = budget;
+  }
+
+  /** Whether it has any; a topic without is dropped. */
+  get hasReaders(): boolean {
+    return this.#readers.size > 0;
+  }
+
+  /** Whether the next lines would be read from the tail: somebody waits for them, or is within it. */
+  get isFollowed(): boolean {
+    if (this.#waiters.size > 0) return true;
+    const oldest = this.#tail[0];
+    if (oldest === undefined) return false;
+    return [...this.#readers].some(({ next }) => next >= oldest.seq);
+  }
+
+  /** A new reader from `next` on. */
+  join(next: number): TopicReader {
+    const reader = { next };
+    this.#readers.add(reader);
+    return reader;
+  }
+
+  leave(reader: TopicReader): void {
+    this.#readers.delete(reader);
   }
 
   /** Rises with every commit. Taken before a read, it tells whether more came since. */

@@ -38,14 +38,17 @@ export class Feed {
   }
 
   /**
-   * Commits drafts, then wakes readers.
+   * Commits drafts, then wakes readers. Lines are made here only for readers who are close behind:
+   * the others read them from the store when they get there.
    *
    * @throws CprgError as `EventLog.append` does
    */
-  async append(subject: Subject, drafts: readonly TimedDraft[]): Promise<readonly EventLine[]> {
-    const lines = await this.#events.append(subject, drafts);
-    this.#topics.get(subject)?.push(lines);
-    return lines;
+  async append(subject: Subject, drafts: readonly TimedDraft[]): Promise<void> {
+    const isFollowed = this.#topics.get(subject)?.isFollowed ?? false;
+    const lines = await this.#events.append(subject, drafts, { isSilent: !isFollowed });
+    const topic = this.#topics.get(subject);
+    if (isFollowed) topic?.push(lines);
+    else topic?.advance();
   }
 
   /** Wakes readers after a commit that was made elsewhere, as `JobStore.finish` makes it. */
@@ -74,17 +77,18 @@ export class Feed {
 
   async *#pages(subject: Subject, { fromSeq, signal }: SubscribeOptions) {
     const topic = this.#join(subject);
+    const reader = topic.join(fromSeq);
     try {
-      let next = fromSeq;
       let hasRead = false;
       while (!signal.aborted) {
         // Taken before the read: whatever is committed after it ends the wait below.
         const version = topic.version;
-        const tail = topic.read(next, LOG_PAGE);
+        const tail = topic.read(reader.next, LOG_PAGE);
         const page =
-          tail ?? (await readPage(this.#events, subject, { fromSeq: next, ...LOG_PAGE }));
+          tail ?? (await readPage(this.#events, subject, { fromSeq: reader.next, ...LOG_PAGE }));
         const last = page.at(-1);
         if (last === undefined) {
+          const { next } = reader;
           if (tail === null && (await this.#hasEnded(subject, { next, hasRead }))) return;
           await topic.changed(version, signal);
           continue;
@@ -92,10 +96,11 @@ export class Feed {
         if (signal.aborted) return;
         yield page;
         if (isTerminalLine(last.line)) return;
-        next = last.seq + 1;
+        reader.next = last.seq + 1;
         hasRead = true;
       }
     } finally {
+      topic.leave(reader);
       this.#leave(subject, topic);
     }
   }
@@ -123,15 +128,13 @@ export class Feed {
     this.#checkRoom();
     const topic = this.#topics.get(subject) ?? new Topic(this.#budget);
     this.#topics.set(subject, topic);
-    topic.readers += 1;
     this.#subscribers += 1;
     return topic;
   }
 
   #leave(subject: Subject, topic: Topic): void {
-    topic.readers -= 1;
     this.#subscribers -= 1;
-    if (topic.readers > 0) return;
+    if (topic.hasReaders) return;
     this.#topics.delete(subject);
     topic.drop();
   }

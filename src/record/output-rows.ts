@@ -1,18 +1,9 @@
 /**
  * Cuts one stream of program output into rows: bounded in bytes and in number, cut between code
- * points, base64 where the bytes are no UTF-8. Knows no time and no log.
+ * points where the bytes are UTF-8. Knows no time and no log.
  */
 
 import { OUTPUT_ROW_BYTES_MAX, OUTPUT_ROWS_MAX } from "../core/event.ts";
-
-/** One row of output. */
-export interface OutputRow {
-  /** Text, or base64 where `encoding` says so. */
-  readonly data: string;
-  readonly encoding?: "base64";
-  /** How many bytes of output it holds. */
-  readonly bytes: number;
-}
 
 /** Bounds of one stream's rows; tests make them small. */
 export interface RowBounds {
@@ -27,9 +18,6 @@ export const OUTPUT_BOUNDS: RowBounds = {
   rowBytesMax: OUTPUT_ROW_BYTES_MAX,
   rowsMax: OUTPUT_ROWS_MAX,
 };
-
-/** `ignoreBOM` keeps a byte order mark, which the decoder drops otherwise. */
-const strictDecoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /**
  * Where to cut so that a code point which is not complete at `end` stays whole (RFC 3629 section 3).
@@ -53,20 +41,10 @@ function sequenceLength(lead: number): number {
   return 1;
 }
 
-/** A row of bytes, without loss. */
-export function outputRow(bytes: Uint8Array): OutputRow {
-  try {
-    return { data: strictDecoder.decode(bytes), bytes: bytes.length };
-  } catch {
-    // Not UTF-8, which is the program's right: the row carries the bytes in base64.
-    return { data: Buffer.from(bytes).toString("base64"), encoding: "base64", bytes: bytes.length };
-  }
-}
-
 /** Collects the bytes of one stream and gives them back as rows. Holds at most one row. */
 export class RowCutter {
   readonly #bounds: RowBounds;
-  #buffer: Uint8Array | null = null;
+  #buffer: Uint8Array<ArrayBuffer> | null = null;
   #length = 0;
   #rows = 0;
 
@@ -84,10 +62,10 @@ export class RowCutter {
   }
 
   /** Copies bytes in; returns the rows that they filled. */
-  push(bytes: Uint8Array): OutputRow[] {
-    this.#buffer ??= new Uint8Array(this.#bounds.rowBytesMax);
-    const rows: OutputRow[] = [];
+  push(bytes: Uint8Array): Uint8Array<ArrayBuffer>[] {
+    const rows: Uint8Array<ArrayBuffer>[] = [];
     for (let offset = 0; offset < bytes.length; ) {
+      this.#buffer ??= new Uint8Array(this.#bounds.rowBytesMax);
       const room = this.#bounds.rowBytesMax - this.#length;
       const part = bytes.subarray(offset, offset + room);
       this.#buffer.set(part, this.#length);
@@ -105,14 +83,14 @@ export class RowCutter {
    *
    * @returns null when there is nothing to give, or when the stream has had its number of rows
    */
-  close(): OutputRow | null {
+  close(): Uint8Array<ArrayBuffer> | null {
     if (!this.isOpen || this.#buffer === null) return null;
     return this.#take(codePointCut(this.#buffer, this.#length));
   }
 
   /** Ends the stream: whatever is left. */
-  end(): OutputRow[] {
-    const rows: OutputRow[] = [];
+  end(): Uint8Array<ArrayBuffer>[] {
+    const rows: Uint8Array<ArrayBuffer>[] = [];
     if (this.#buffer === null) return rows;
     const whole = codePointCut(this.#buffer, this.#length);
     if (whole > 0) rows.push(this.#take(whole));
@@ -120,12 +98,18 @@ export class RowCutter {
     return rows;
   }
 
-  #take(length: number): OutputRow {
+  #take(length: number): Uint8Array<ArrayBuffer> {
     const buffer = this.#buffer ?? new Uint8Array();
-    const row = outputRow(buffer.subarray(0, length));
+    this.#rows += 1;
+    if (length === buffer.length) {
+      // A full row takes the buffer along, so that its bytes are copied no more.
+      this.#buffer = null;
+      this.#length = 0;
+      return buffer;
+    }
+    const row = buffer.slice(0, length);
     buffer.copyWithin(0, length, this.#length);
     this.#length -= length;
-    this.#rows += 1;
     return row;
   }
 }

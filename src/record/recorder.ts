@@ -4,10 +4,10 @@
  */
 
 import type { Clock } from "../core/clock.ts";
-import { type EventDraft, OUTPUT_FLUSH_MS } from "../core/event.ts";
+import { type EventDraft, OUTPUT_FLUSH_MS, type OutputBytes } from "../core/event.ts";
 import type { ExecNotice, OutputChannel } from "../provider/contract.ts";
 import type { TimedDraft } from "../store/contract.ts";
-import { OUTPUT_BOUNDS, type OutputRow, type RowBounds, RowCutter } from "./output-rows.ts";
+import { OUTPUT_BOUNDS, type RowBounds, RowCutter } from "./output-rows.ts";
 
 /** Bytes that may wait for a commit while another is on its way; beyond them the exec waits. */
 export const PENDING_BYTES_MAX = 256 * 1024;
@@ -17,6 +17,9 @@ export const COMMIT_EVENTS_MAX = 1024;
 
 /** What a row costs in memory beside its text. */
 const ROW_OVERHEAD_BYTES = 256;
+
+/** Bytes of a chunk that is freed at once. */
+const FREED_BYTES_LEAST = 4096;
 
 /** What a recorder works with. */
 export interface RecorderOptions {
@@ -56,8 +59,8 @@ export class Recorder {
   }
 
   /**
-   * Records all notices of an exec. After a failed commit the rest is read and dropped, so that the
-   * exec can end.
+   * Records all notices of an exec, whose bytes are the recorder's from then on. After a failed
+   * commit the rest is read and dropped, so that the exec can end.
    *
    * @throws what the failed commit threw
    */
@@ -115,6 +118,7 @@ export class Recorder {
     const now = this.#options.clock.now();
     const cutter = this.#cutters[channel];
     const full = cutter.push(bytes);
+    free(bytes);
     if (full.length > 0) {
       this.#pushRows(channel, full, this.#open?.at ?? now);
       this.#forgetRow();
@@ -147,15 +151,12 @@ export class Recorder {
     this.#pushRows(channel, this.#cutters[channel].end(), this.#options.clock.now());
   }
 
-  #pushRows(channel: OutputChannel, rows: readonly OutputRow[], at: number): void {
-    for (const { data, encoding, bytes } of rows) {
-      const draft = { kind: channel, data, ...(encoding === undefined ? {} : { encoding }) };
-      this.#push(draft, { at, bytes });
-    }
+  #pushRows(channel: OutputChannel, rows: readonly Uint8Array<ArrayBuffer>[], at: number): void {
+    for (const bytes of rows) this.#push({ kind: channel, bytes }, { at, bytes: bytes.length });
   }
 
   /** Times never go back within a log, whatever the wall clock does. */
-  #push(draft: EventDraft, { at, bytes }: { at: number; bytes: number }): void {
+  #push(draft: EventDraft | OutputBytes, { at, bytes }: { at: number; bytes: number }): void {
     if (this.#failure !== null) return;
     this.#lastAt = Math.max(this.#lastAt, at);
     this.#ready.push({ at: this.#lastAt, draft });
@@ -186,4 +187,13 @@ export class Recorder {
     this.#readyBytes = 0;
     this.#options.onFailure(error);
   }
+}
+
+/**
+ * Frees memory that is done with now, not at some collection: a flood of output would be ahead of
+ * those. A part of a larger buffer is others' too, and a small one is not worth it.
+ */
+function free({ buffer, byteLength }: Uint8Array): void {
+  const isWhole = byteLength === buffer.byteLength && buffer instanceof ArrayBuffer;
+  if (isWhole && byteLength >= FREED_BYTES_LEAST) buffer.transfer(0);
 }

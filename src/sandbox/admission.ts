@@ -1,14 +1,21 @@
 /**
- * Admission: the limits of all open sandboxes together stay within what the host can give. Places
- * are granted in the order in which they were asked for.
+ * Admission: the limits of all open sandboxes together stay within what the host can give. Whoever
+ * holds the least memory is served first, and each in the order in which it asked. What does not fit
+ * yet may be passed by others so many times, and then no more: a large one gets its place too.
  */
 
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
-import type { Reservation } from "../provider/contract.ts";
+import type { Reservation, ReserveOptions } from "../provider/contract.ts";
 
 /** Requests that wait at once. */
 const WAITING_MAX = 10_000;
+
+/** How often one that waits may be passed by what came later. */
+export const PASSED_MAX = 32;
+
+/** For whom a place is asked, unless it is said. */
+const NOBODY = "";
 
 /** What all sandboxes together may have. */
 export interface Capacity {
@@ -16,15 +23,22 @@ export interface Capacity {
   readonly pids: number;
 }
 
-/** A place; `isOpen` once a sandbox is in it. */
-interface Place {
+/** What is asked for. */
+export interface Wanted {
   readonly limits: Limits;
+  /** Who shares with others: a tenant. */
+  readonly tenant: string;
+}
+
+/** A place; `isOpen` once a sandbox is in it. */
+interface Place extends Wanted {
   isOpen: boolean;
   isFree: boolean;
 }
 
-interface Waiting {
-  readonly limits: Limits;
+interface Waiting extends Wanted {
+  /** How often others were served that came later. */
+  passed: number;
   grant(): void;
 }
 
@@ -32,7 +46,10 @@ interface Waiting {
 export class Admission {
   readonly capacity: Capacity;
   readonly #places = new WeakMap<Reservation, Place>();
+  /** In the order in which they asked. */
   readonly #waiting: Waiting[] = [];
+  /** Memory that each tenant holds; none is in it that holds nothing. */
+  readonly #held = new Map<string, number>();
   #memMb = 0;
   #pids = 0;
 
@@ -58,14 +75,17 @@ export class Admission {
   /**
    * Waits for a place.
    *
+   * @param options `tenant` for whom; the signal ends the wait
    * @throws CprgError `failed_precondition` when the limits can never fit, `canceled`
    */
-  async reserve(limits: Limits, signal: AbortSignal | undefined): Promise<Reservation> {
+  async reserve(limits: Limits, options: ReserveOptions = {}): Promise<Reservation> {
+    const { signal, tenant = NOBODY } = options;
     this.#checkPossible(limits);
     if (signal?.aborted) throw cancelled();
-    if (this.#waiting.length > 0 || !this.#fits(limits)) await this.#wait(limits, signal);
-    else this.#take(limits);
-    return this.#place(limits);
+    const wanted = { limits, tenant };
+    if (this.#waiting.length > 0 || !this.#fits(limits)) await this.#wait(wanted, signal);
+    else this.#take(wanted);
+    return this.#place(wanted);
   }
 
   /**
@@ -83,8 +103,8 @@ export class Admission {
     return () => this.#free(place);
   }
 
-  #place(limits: Limits): Reservation {
-    const place: Place = { limits, isOpen: false, isFree: false };
+  #place({ limits, tenant }: Wanted): Reservation {
+    const place: Place = { limits, tenant, isOpen: false, isFree: false };
     const reservation: Reservation = {
       limits,
       cancel: () => {
@@ -98,8 +118,7 @@ export class Admission {
   #free(place: Place): void {
     if (place.isFree) return;
     place.isFree = true;
-    this.#memMb -= place.limits.mem_mb;
-    this.#pids -= place.limits.pids;
+    this.#count(place, -1);
     this.#grantNext();
   }
 
@@ -110,22 +129,44 @@ export class Admission {
     );
   }
 
-  #take(limits: Limits): void {
-    this.#memMb += limits.mem_mb;
-    this.#pids += limits.pids;
+  #take(wanted: Wanted): void {
+    this.#count(wanted, 1);
+  }
+
+  #count({ limits, tenant }: Wanted, sign: 1 | -1): void {
+    this.#memMb += sign * limits.mem_mb;
+    this.#pids += sign * limits.pids;
+    const held = (this.#held.get(tenant) ?? 0) + sign * limits.mem_mb;
+    if (held > 0) this.#held.set(tenant, held);
+    else this.#held.delete(tenant);
   }
 
   #grantNext(): void {
     for (;;) {
-      const next = this.#waiting[0];
-      if (next === undefined || !this.#fits(next.limits)) return;
-      this.#waiting.shift();
-      this.#take(next.limits);
+      const next = this.#next();
+      if (next === null) return;
+      const index = this.#waiting.indexOf(next);
+      for (const earlier of this.#waiting.slice(0, index)) earlier.passed += 1;
+      this.#waiting.splice(index, 1);
+      this.#take(next);
       next.grant();
     }
   }
 
-  async #wait(limits: Limits, signal: AbortSignal | undefined): Promise<void> {
+  /** Who is served now; null when nobody can be, or when one that was passed too often waits. */
+  #next(): Waiting | null {
+    const heads = new Map<string, Waiting>();
+    for (const waiting of this.#waiting) {
+      if (waiting.passed >= PASSED_MAX) return this.#fits(waiting.limits) ? waiting : null;
+      if (!heads.has(waiting.tenant)) heads.set(waiting.tenant, waiting);
+    }
+    const held = ({ tenant }: Waiting): number => this.#held.get(tenant) ?? 0;
+    // Sorting keeps the order of arrival among equals.
+    const inTurn = [...heads.values()].sort((a, b) => held(a) - held(b));
+    return inTurn.find(({ limits }) => this.#fits(limits)) ?? null;
+  }
+
+  async #wait({ limits, tenant }: Wanted, signal: AbortSignal | undefined): Promise<void> {
     if (this.#waiting.length >= WAITING_MAX) {
       throw new CprgError("resource_exhausted", "Cannot wait for a sandbox: too many wait", {
         reason: "QUEUE_FULL",
@@ -133,7 +174,7 @@ export class Admission {
       });
     }
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    const waiting: Waiting = { limits, grant: resolve };
+    const waiting: Waiting = { limits, tenant, passed: 0, grant: resolve };
     const onAbort = (): void => {
       const index = this.#waiting.indexOf(waiting);
       if (index < 0) return;
@@ -143,6 +184,7 @@ export class Admission {
       this.#grantNext();
     };
     this.#waiting.push(waiting);
+    this.#grantNext();
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       await promise;

@@ -176,7 +176,9 @@ class V1Sandbox implements SandboxGroups {
     const name = `exec-${this.#execs}`;
     return this.#places.unified === null
       ? new PidsExec(this.#native, this.#places, name)
-      : new UnifiedExec(this.#native, join(this.#places.unified, name), this.#places.pids);
+      : new UnifiedExec(this.#native, join(this.#places.unified, name), {
+          pids: this.#places.pids,
+        });
   }
 
   memoryBytes(): number | null {

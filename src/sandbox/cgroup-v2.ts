@@ -1,7 +1,9 @@
 /**
  * Groups on cgroup v2 with its controllers. A group with processes in it cannot pass controllers on
  * (cgroup-v2.rst, "no internal process constraint"), so process 1 sits in `init` and the programs
- * beneath `run`, which carries the limit of processes and dies as a whole when memory runs out.
+ * beneath `run`, which carries the limit of processes. Each program's own group is one of the memory
+ * controller, so that the kernel counts its kills there and kills it whole (`memory.oom.group`) and
+ * nothing else: the limit is the sandbox's, and what it hits is one program of several.
  *
  * The cgroup namespace therefore begins at `init`, and a program reads `/../run/exec-N` as its own
  * group: names of ours, nothing of the host's. It could begin at the sandbox only if process 1 were
@@ -93,7 +95,7 @@ class V2Sandbox implements SandboxGroups {
     makeGroup(join(this.#directory, "init"));
     makeGroup(this.#run);
     setLimit(this.#run, "pids.max", String(limits.pids));
-    setLimit(this.#run, "memory.oom.group", "1");
+    writeGroup(this.#run, "cgroup.subtree_control", "+memory");
   }
 
   launched(): void {
@@ -112,7 +114,9 @@ class V2Sandbox implements SandboxGroups {
 
   #makeExec(): ExecGroup {
     this.#execs += 1;
-    return new UnifiedExec(this.#native, join(this.#run, `exec-${this.#execs}`));
+    return new UnifiedExec(this.#native, join(this.#run, `exec-${this.#execs}`), {
+      hasMemory: true,
+    });
   }
 
   memoryBytes(): number | null {

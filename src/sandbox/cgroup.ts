@@ -95,6 +95,8 @@ export interface ExecGroup {
   kill(): void;
   /** Times that one of its own was refused, where the kernel counts that here and not above. */
   pidsRefused(): number;
+  /** Its processes that the kernel killed for memory; null or absent where it counts the sandbox's. */
+  oomKills?(): number | null;
   /** CPU time since the exec began, in microseconds. */
   cpuUs(): number;
   /** Removes the empty group. */

@@ -217,7 +217,7 @@ export function leadsOut(path: string, target: string): boolean {
 
 function linkEscapes(path: string, target: string): CprgError {
   return new CprgError(
-    "permission_denied",
+    "failed_precondition",
     `Cannot download the link ${JSON.stringify(path)}: ${JSON.stringify(target.slice(0, 256))} leads out of what is downloaded`,
     {
       reason: "LINK_ESCAPES",

@@ -73,7 +73,7 @@ export function decideOutcome(facts: OutcomeFacts): Outcome {
 function decideReason(facts: OutcomeFacts): Reason {
   const { main, started, request, counters } = facts;
   if (main.type === "lost") {
-    const isOom = main.death.signal === SIGKILL && counters.oomKills > 0;
+    const isOom = main.death.signal === SIGKILL && counters.sandboxOomKills > 0;
     return request?.reason ?? (isOom ? "oom" : "setup_failed");
   }
   const { report } = main;

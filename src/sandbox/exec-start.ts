@@ -9,7 +9,7 @@ import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { LocalExec } from "./exec.ts";
 import { type ExecBounds, execLimits, execRlimits } from "./exec-limits.ts";
-import { sandboxGone } from "./init-channel.ts";
+import { isSandboxGone, sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
 import { REPORT, type Report } from "./layout.ts";
 import type { Native } from "./native.ts";
@@ -24,7 +24,7 @@ import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
 import { terminalReader } from "./terminal-reader.ts";
 import { ownTurn } from "./turn.ts";
-import { LimitWatch, type Tally, tallyOf } from "./watch.ts";
+import { LimitWatch, NOTHING_COUNTED, type Tally, tallyOf } from "./watch.ts";
 
 /**
  * Above whatever protection the server has of its own. Process 1 gets the same (ffi/serve.c), so no
@@ -39,6 +39,9 @@ const STEP_EXECVE = 72;
 const ENOENT = 2;
 const EACCES = 13;
 const ENOTDIR = 20;
+
+/** What is asked of a sandbox first has this id: nothing has run in it, so nothing has been counted. */
+export const FIRST_ID = 1;
 
 /** Where a program is started. */
 export interface ExecHost {
@@ -68,7 +71,7 @@ interface Pipes {
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
   await ownTurn();
-  const before = tallyOf(host.sandbox.groups);
+  const before = id === FIRST_ID ? NOTHING_COUNTED : tallyOf(host.sandbox.groups);
   const group = host.sandbox.groups.createExec(host.sandbox.pid, linkTo(host, id));
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
@@ -92,7 +95,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
       filter: host.filters.of(spec.language),
     });
     const streams = pipes.isTerminal ? thrice(pipes.theirs) : pipes.theirs;
-    await host.sandbox.channel.send(message, [...streams, ...group.fds]);
+    await send(host, message, [...streams, ...group.fds]);
   } catch (error) {
     if (pipes !== null) closeOurs(pipes);
     await dropGroup(host, group);
@@ -103,6 +106,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   }
   const started = await answerOf({
     ...host,
+    id,
     group,
     reports,
     signal: spec.signal,
@@ -128,6 +132,15 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   closeOurs(pipes);
   await dropGroup(host, group);
   throw started === null ? sandboxGone() : execError(started, spec);
+}
+
+/** @throws CprgError with `setup` where process 1 was gone before it could be asked: nothing ran */
+async function send({ sandbox }: ExecHost, message: Uint8Array, fds: readonly number[]) {
+  try {
+    await sandbox.channel.send(message, fds);
+  } catch (error) {
+    throw isSandboxGone(error) ? sandboxGone({ cause: error, isUnasked: true }) : error;
+  }
 }
 
 function linkTo({ native, sandbox }: ExecHost, id: number): ExecLink {

@@ -14,10 +14,10 @@ import type { HostFacts } from "./host-facts.ts";
 import type { HostLayer } from "./host-layer.ts";
 
 /** Enough for every sandbox that a host can hold. */
-const USER_NAMESPACES = 15_000;
+export const USER_NAMESPACES = 15_000;
 
 /** Before what no option of a container changes. */
-const AROUND = "On the machine around the container: ";
+export const AROUND = "On the machine around the container: ";
 
 /** How a layer is mended here; null where nothing is known but the layer's own fix. */
 type Mend = (facts: HostFacts, needs: readonly ContainerNeed[]) => string | null;
@@ -50,11 +50,9 @@ const MENDS: Readonly<Record<string, Mend>> = {
       : `${AROUND}boot with swapaccount=1, or swapoff -a`,
   seccomp: (facts) => {
     if (!facts.isFiltered) return null;
-    const fix = containerFix(["filter"], facts);
-    if (fix !== null) return fix;
-    return facts.init === "systemd"
-      ? "In the unit: remove SystemCallFilter=, SystemCallArchitectures=, RestrictNamespaces=, RestrictAddressFamilies=, LockPersonality= and MemoryDenyWriteExecute=, each of which puts a filter on the server"
-      : null;
+    return (
+      containerFix(["filter"], facts) ?? (facts.container === null ? unfilterFix(facts) : null)
+    );
   },
   proc: (facts) => containerFix(["proc"], facts),
   confinement: (facts) =>
@@ -64,6 +62,18 @@ const MENDS: Readonly<Record<string, Mend>> = {
     `${container === null ? "" : AROUND}${setSysctl("fs.suid_dumpable", 0, distribution)}`,
   sandbox: (facts, needs) => containerFix(needs, facts),
 };
+
+/** How to start without the filter that a process runs under, where no container put it there. */
+export function unfilterFix({ init }: Pick<HostFacts, "init">): string {
+  const other = "Start it outside of the program whose filter of system calls it inherits";
+  return init === "systemd"
+    ? `${SYSTEMD_UNFILTER}; if no unit starts it: ${other.toLowerCase()}`
+    : other;
+}
+
+/** Each of these puts a filter on a service (systemd.exec(5)). */
+const SYSTEMD_UNFILTER =
+  "In the unit: remove SystemCallFilter=, SystemCallArchitectures=, RestrictNamespaces=, RestrictAddressFamilies=, LockPersonality= and MemoryDenyWriteExecute=, each of which puts a filter on the server";
 
 /**
  * Puts the exact fix into every layer that is missing, and adds what a container takes away.
@@ -145,7 +155,8 @@ function mendUserNamespaces(facts: HostFacts): string | null {
   if (userNamespaces.isCloneForbidden) {
     return `${where}${setSysctl("kernel.unprivileged_userns_clone", 1, distribution)}`;
   }
-  return userNamespaces.isAppArmorRestricted ? appArmorProfile(facts.executable) : null;
+  if (userNamespaces.isAppArmorRestricted) return appArmorProfile(facts.executable);
+  return container === null && facts.isFiltered ? unfilterFix(facts) : null;
 }
 
 /**

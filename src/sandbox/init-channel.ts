@@ -4,8 +4,9 @@
  */
 
 import { closeSync } from "node:fs";
+import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
-import { CprgError } from "../core/errors.ts";
+import { CprgError, type SetupFailure } from "../core/errors.ts";
 import { decodeReport, type Report, SIZES } from "./layout.ts";
 import type { Native } from "./native.ts";
 
@@ -68,7 +69,7 @@ export class InitChannel {
     try {
       return this.#native.send(this.#controlFd, message, fds);
     } catch (cause) {
-      throw sandboxGone(cause);
+      throw sandboxGone({ cause });
     }
   }
 
@@ -129,12 +130,36 @@ function concat(
 /** The reason of {@link sandboxGone}. */
 export const SANDBOX_GONE = "SANDBOX_GONE";
 
-/** The error of everything that is asked of a sandbox that is no more. */
-export function sandboxGone(cause?: unknown): CprgError {
+/** Whether an error says that a sandbox is no more. */
+export function isSandboxGone(error: unknown): error is CprgError {
+  return CprgError.is(error) && error.reason === SANDBOX_GONE;
+}
+
+/** What could not be done where process 1 was gone before it was asked. */
+const UNASKED: SetupFailure = {
+  step: "request",
+  index: 0,
+  errno: constants.errno.EPIPE,
+  errnoName: "EPIPE",
+};
+
+/**
+ * The error of everything that is asked of a sandbox that is no more.
+ *
+ * @param isUnasked it was not even asked, so that nothing has run
+ */
+export function sandboxGone({
+  cause,
+  isUnasked = false,
+}: {
+  readonly cause?: unknown;
+  readonly isUnasked?: boolean;
+} = {}): CprgError {
   return new CprgError("unavailable", "Cannot use the sandbox: it has ended", {
     reason: SANDBOX_GONE,
     hint: "Its process 1 was killed, for memory or by somebody, or refused something: see dmesg and `cprg doctor`",
     retryable: false,
+    ...(isUnasked ? { setup: UNASKED } : {}),
     ...(cause === undefined ? {} : { cause }),
   });
 }

@@ -25,7 +25,7 @@ import { boundedSink } from "./bounded-sink.ts";
 import { BytesBound } from "./bytes-bound.ts";
 import { downloadTree } from "./download.ts";
 import type { LocalExec } from "./exec.ts";
-import { startExec } from "./exec-start.ts";
+import { FIRST_ID, startExec } from "./exec-start.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { settledWithin } from "./kill-until.ts";
 import { BOUNDS } from "./layout.ts";
@@ -48,6 +48,7 @@ export interface LeaseParts {
   readonly limits: Limits;
   readonly layers: Layers;
   readonly missing: readonly string[];
+  readonly wasWaiting: boolean;
   readonly log: Log;
   readonly filters: SeccompFilters;
   /** Called when everything is gone. */
@@ -66,7 +67,7 @@ export class LocalLease implements ExecLease {
   readonly #pending = new Set<Promise<unknown>>();
   /** Aborted at the end: nothing starts from then on, and transfers stop. */
   readonly #ending = new AbortController();
-  #nextId = 1;
+  #nextId = FIRST_ID;
   #release: Promise<void> | null = null;
   readonly root = WORKSPACE;
   readonly home = HOME;
@@ -82,6 +83,10 @@ export class LocalLease implements ExecLease {
 
   get missing(): readonly string[] {
     return this.#parts.missing;
+  }
+
+  get wasWaiting(): boolean {
+    return this.#parts.wasWaiting;
   }
 
   async exec(spec: ExecSpec): Promise<Exec> {
@@ -208,7 +213,7 @@ export class LocalLease implements ExecLease {
   #takeId(): number {
     const id = this.#nextId;
     // 32 bits, and 0 is what process 1 uses for itself.
-    this.#nextId = id === 0xffff_ffff ? 1 : id + 1;
+    this.#nextId = id === 0xffff_ffff ? FIRST_ID + 1 : id + 1;
     return id;
   }
 

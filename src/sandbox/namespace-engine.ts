@@ -7,7 +7,7 @@ import { CprgError } from "../core/errors.ts";
 import type { Layers } from "../core/event.ts";
 import { DEFAULT_LIMITS, type Limits } from "../core/limits.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { ExecLease, Reservation } from "../provider/contract.ts";
+import type { ExecLease, OpenOptions, Reservation, ReserveOptions } from "../provider/contract.ts";
 import { Admission, type Capacity } from "./admission.ts";
 import { hostCapacity } from "./capacity.ts";
 import type { GroupTree } from "./cgroup.ts";
@@ -30,6 +30,7 @@ import { isAlive } from "./process-tree.ts";
 import { reapDead } from "./reap.ts";
 import { RUNTIME_PATH, WORKSPACE } from "./root-plan.ts";
 import { checkDelegated, isReachable, ownIds } from "./rootless.ts";
+import { Rush } from "./rush.ts";
 import { type Sandbox, type SandboxHost, startSandbox } from "./sandbox.ts";
 import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
 
@@ -52,6 +53,7 @@ export class NamespaceEngine implements LocalEngine {
   readonly #log: Log;
   readonly #filters: SeccompFilters;
   readonly #pool: SandboxPool;
+  readonly #rush = new Rush();
   readonly #leases = new Set<LocalLease>();
   readonly #opening = new Set<Promise<unknown>>();
   #count = 0;
@@ -67,6 +69,7 @@ export class NamespaceEngine implements LocalEngine {
       sandboxesMax: parts.pool,
       log: parts.log,
       build: (limits) => this.#build(limits),
+      calm: () => this.#rush.calm(),
       isAlive: ({ pid }) => isAlive(pid),
     });
     this.mode = parts.mode;
@@ -85,23 +88,29 @@ export class NamespaceEngine implements LocalEngine {
     return this.#instance.id;
   }
 
-  reserve(limits: Limits, options: { readonly signal?: AbortSignal } = {}): Promise<Reservation> {
-    return this.#admission.reserve(limits, options.signal);
+  reserve(limits: Limits, options: ReserveOptions = {}): Promise<Reservation> {
+    return this.#admission.reserve(limits, options);
   }
 
   async open(
     reservation: Reservation,
-    options: { readonly signal?: AbortSignal } = {},
+    { signal, isNew = false }: OpenOptions = {},
   ): Promise<ExecLease> {
     const free = this.#admission.occupy(reservation);
+    const unhurried = this.#rush.begin();
+    const end = (): void => {
+      unhurried();
+      free();
+    };
     const { limits } = reservation;
     try {
       this.#throwIfClosing();
-      if (options.signal?.aborted) throw cancelled();
-      const sandbox = this.#pool.take(limits) ?? (await this.#cold(limits, options.signal));
-      return this.#lease(sandbox, limits, free);
+      if (signal?.aborted) throw cancelled();
+      const waiting = isNew ? null : this.#pool.take(limits);
+      const sandbox = waiting ?? (await this.#cold(limits, signal));
+      return this.#lease(sandbox, limits, { wasWaiting: waiting !== null, onReleased: end });
     } catch (error) {
-      free();
+      end();
       throw error;
     }
   }
@@ -162,18 +171,23 @@ export class NamespaceEngine implements LocalEngine {
     }
   }
 
-  #lease(sandbox: Sandbox, limits: Limits, onReleased: () => void = () => undefined): LocalLease {
+  #lease(
+    sandbox: Sandbox,
+    limits: Limits,
+    { wasWaiting = false, onReleased }: { wasWaiting?: boolean; onReleased?: () => void } = {},
+  ): LocalLease {
     const lease: LocalLease = new LocalLease({
       native: this.#host.native,
       sandbox,
       limits,
       layers: this.layers,
       missing: this.missing,
+      wasWaiting,
       log: this.#log,
       filters: this.#filters,
       onReleased: () => {
         this.#leases.delete(lease);
-        onReleased();
+        onReleased?.();
       },
     });
     this.#leases.add(lease);

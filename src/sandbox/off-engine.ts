@@ -8,7 +8,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { newId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
-import type { ExecLease, Reservation } from "../provider/contract.ts";
+import type { ExecLease, Reservation, ReserveOptions } from "../provider/contract.ts";
 import { Admission } from "./admission.ts";
 import type { EngineOptions, EngineStatus, LocalEngine } from "./engine-contract.ts";
 import { LocalLanguages } from "./languages.ts";
@@ -56,8 +56,8 @@ class OffEngine implements LocalEngine {
     });
   }
 
-  reserve(limits: Limits, options: { readonly signal?: AbortSignal } = {}): Promise<Reservation> {
-    return this.#admission.reserve(limits, options.signal);
+  reserve(limits: Limits, options: ReserveOptions = {}): Promise<Reservation> {
+    return this.#admission.reserve(limits, options);
   }
 
   async open(reservation: Reservation): Promise<ExecLease> {

@@ -113,12 +113,13 @@ export class OutputStream {
       const { done, value } = await this.#reader.read();
       this.#isWaiting = false;
       if (done || value === undefined) return;
+      // Of a chunk that its reader has taken nothing is left, not even its length.
+      sinceYield += value.length;
       await this.#take(value);
       if (this.#isDropping && this.#options.drain !== undefined) {
         await this.#reader.cancel();
         return;
       }
-      sinceYield += value.length;
       if (sinceYield < YIELD_BYTES) continue;
       sinceYield = 0;
       await nextTurn();
@@ -146,9 +147,10 @@ export class OutputStream {
   async #take(bytes: Uint8Array<ArrayBuffer>): Promise<void> {
     const { channel, limitBytes, queue } = this.#options;
     const room = Math.max(0, limitBytes - this.#totalBytes);
+    const isWithin = bytes.length <= room;
     this.#totalBytes += bytes.length;
     if (room > 0) await queue.output(channel, compact(bytes.subarray(0, room)));
-    if (bytes.length <= room || this.#isDropping) return;
+    if (isWithin || this.#isDropping) return;
     this.#isDropping = true;
     queue.push({ type: "truncated", channel, limitBytes });
     this.#options.onTruncated();

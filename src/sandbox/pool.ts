@@ -18,6 +18,8 @@ export interface PoolParts {
   readonly log: Log;
   /** @throws whatever the start of a sandbox throws; then nothing of it is left */
   build(limits: Limits): Promise<Sandbox>;
+  /** Resolves when building takes nothing from anyone who is in a hurry; bounded. */
+  calm(): Promise<void>;
   /** Whether process 1 runs now: its death is heard of later than it happens. */
   isAlive(sandbox: Sandbox): boolean;
 }
@@ -36,6 +38,8 @@ export class SandboxPool {
   /** Limits that are asked for and not yet built, in order. */
   readonly #wanted: Limits[] = [];
   #building: Promise<void> | null = null;
+  /** Whether one is being built now, rather than waited with. */
+  #isBuilding = false;
   #isClosed = false;
 
   constructor(parts: PoolParts) {
@@ -89,30 +93,35 @@ export class SandboxPool {
   }
 
   #room(): number {
-    const building = this.#building === null ? 0 : 1;
-    const taken = this.#ready.length + this.#wanted.length + building;
+    const taken = this.#ready.length + this.#wanted.length + (this.#isBuilding ? 1 : 0);
     return Math.max(0, this.#parts.sandboxesMax - taken);
   }
 
   #want(limits: Limits): void {
     if (this.#isClosed || this.#room() === 0) return;
     this.#wanted.push(limits);
-    this.#building ??= this.#buildWanted().finally(() => {
-      this.#building = null;
-    });
+    this.#building ??= this.#buildWanted();
   }
 
   /** One after the other: whoever needs a sandbox at this moment has the CPUs first. */
   async #buildWanted(): Promise<void> {
-    for (let limits = this.#wanted.shift(); limits; limits = this.#wanted.shift()) {
+    while (this.#wanted.length > 0) {
+      await this.#parts.calm();
+      const limits = this.#wanted.shift();
+      if (limits === undefined) break;
+      this.#isBuilding = true;
       try {
         this.#keep({ shape: shapeOf(limits), sandbox: await this.#parts.build(limits) });
       } catch (error) {
         // No retry: the next that is asked for fails in the open, or wants its successor.
         this.#parts.log.warn("no sandbox built ahead", { error });
         this.#wanted.length = 0;
+      } finally {
+        this.#isBuilding = false;
       }
     }
+    // In the same step as the last look: what is wanted after it starts anew.
+    this.#building = null;
   }
 
   #keep(pooled: Pooled): void {

@@ -10,8 +10,9 @@ import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { childSignal } from "./child-signal.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
-import { InitChannel, SANDBOX_GONE } from "./init-channel.ts";
+import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
+import { pinMounts } from "./mount-pin.ts";
 import { type Death, type Launched, type Native, NativeError } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
@@ -68,6 +69,8 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
   // What is deferred first is done last: the pipe has ended by then, as everything else has.
   let pipeEnded: Promise<void> | null = null;
   undo.defer(() => pipeEnded ?? undefined);
+  let unpin = (): void => undefined;
+  undo.defer(() => unpin());
   try {
     await ownTurn();
     options.signal?.throwIfAborted();
@@ -88,6 +91,7 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       isGone = true;
     });
     const directories = await started.ready(host, options, groups);
+    unpin = pinMounts(started.launched.pid);
     undo.defer(() => directories.close());
     return sandboxOf(started, groups, { directories, undo: undo.move() });
   } catch (error) {
@@ -181,10 +185,6 @@ function unconnected({ call, errno }: NativeError): CprgError {
   return stepError(failure, { op: "start a sandbox", subject: call });
 }
 
-function isGone(error: unknown): boolean {
-  return CprgError.is(error) && error.reason === SANDBOX_GONE;
-}
-
 /** Notes both ends of a new connection, for whoever closes them. */
 function keep(
   pair: readonly [number, number],
@@ -258,7 +258,7 @@ class Process1 {
     const plan = host.plans.encoded(options.limits, this.#programId);
     // One that could not begin does not read any more, and what it reports says why.
     const unsent = await this.channel.send(plan, []).catch((error: unknown) => error);
-    if (unsent !== undefined && !isGone(unsent)) throw unsent;
+    if (unsent !== undefined && !isSandboxGone(unsent)) throw unsent;
     groups.prepare();
     const report = await this.#waitSetup(options.signal);
     if (report === null) throw await this.#diedEarly();

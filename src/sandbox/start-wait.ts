@@ -7,12 +7,16 @@ import { killUntil } from "./kill-until.ts";
 import type { Report } from "./layout.ts";
 import type { Reports } from "./reports.ts";
 import type { Sandbox } from "./sandbox.ts";
+import { encodeSignal } from "./spawn-plan.ts";
 
+const SIGKILL = 9;
 /** Longest between the request and its answer. */
 const START_TIMEOUT_MS = 20_000;
 
 /** What is started, and who may give it up. */
 export interface Starting {
+  /** As process 1 knows it. */
+  readonly id: number;
   readonly sandbox: Sandbox;
   readonly log: Log;
   readonly group: ExecGroup;
@@ -47,8 +51,11 @@ export async function answerOf(starting: Starting): Promise<Report | null> {
   }
 }
 
-/** It joins its group before it runs as a program's user: what could be stopped can be killed. */
-async function endStart({ sandbox, log, group, reports }: Starting): Promise<void> {
+/**
+ * Kills what has joined its group, and what has not: where process 1 and programs have one id on the
+ * host, a program can stop the process before it joins.
+ */
+async function endStart({ id, sandbox, log, group, reports }: Starting): Promise<void> {
   const destroyed = Promise.withResolvers<void>();
   const destroy = (error?: unknown): void => {
     log.error("program neither starts nor dies, ending its sandbox", { error });
@@ -61,6 +68,7 @@ async function endStart({ sandbox, log, group, reports }: Starting): Promise<voi
   await killUntil(reports.ended, {
     kill: () => {
       if (isDestroying) return;
+      killOutside(sandbox, id);
       try {
         group.kill();
       } catch (error) {
@@ -73,6 +81,14 @@ async function endStart({ sandbox, log, group, reports }: Starting): Promise<voi
     },
   });
   await Promise.race([reports.ended, destroyed.promise]);
+}
+
+function killOutside({ channel }: Sandbox, id: number): void {
+  try {
+    channel.trySend(encodeSignal(id, SIGKILL), []);
+  } catch {
+    // The sandbox has ended, and the process with it.
+  }
 }
 
 function startCanceled(isEnding: boolean): CprgError {

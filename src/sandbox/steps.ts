@@ -19,6 +19,8 @@ const REFUSED_FIX =
 const USERNS_FIX =
   "Allow user namespaces: sysctl user.max_user_namespaces=10000 (Debian, Ubuntu: also kernel.unprivileged_userns_clone=1)";
 const BUSY_FIX = "The host is out of processes or memory: lower the job slots or free some";
+const FORK_FIX =
+  "The host, or the server's user, is at its limit of processes: kernel.pid_max, pids.max of the groups above, `ulimit -u`";
 const TRANSFER_FIX = "Check that the path exists inside the sandbox and that its disk is not full";
 
 /** Every step by its number. */
@@ -69,7 +71,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
   },
   41: { name: "capabilities", fix: REFUSED_FIX },
   42: { name: "ready", fix: BUG_FIX },
-  64: { name: "fork", fix: "The sandbox is at its limit of processes: raise limits.pids" },
+  64: { name: "fork", fix: FORK_FIX },
   65: { name: "exec_cgroup", fix: CGROUP_FIX },
   66: { name: "session", fix: BUG_FIX },
   67: { name: "stdio", fix: BUG_FIX },

@@ -8,22 +8,33 @@ import {
   readKeyed,
   readPids,
   removeGroup,
+  setLimit,
 } from "./cgroup-files.ts";
 import { killUnified } from "./kill-group.ts";
 import type { Native } from "./native.ts";
+
+/** Which controllers it is under. */
+interface Controllers {
+  /** The v1 group of processes that it joins as well, where the limit is on v1. */
+  readonly pids?: string;
+  /** Whether the memory controller is cgroup2's, and passed on to it. */
+  readonly hasMemory?: boolean;
+}
 
 /** An exec whose group is on cgroup2. */
 export class UnifiedExec implements ExecGroup {
   readonly #native: Native;
   readonly #directory: string;
+  readonly #hasMemory: boolean;
   readonly #fds: number[] = [];
 
-  /** @param pids the v1 group of processes that it joins as well, where the limit is on v1 */
-  constructor(native: Native, directory: string, pids?: string) {
+  constructor(native: Native, directory: string, { pids, hasMemory = false }: Controllers = {}) {
     this.#native = native;
     this.#directory = directory;
+    this.#hasMemory = hasMemory;
     makeGroup(directory);
     try {
+      if (hasMemory) setLimit(directory, "memory.oom.group", "1");
       if (pids !== undefined) this.#fds.push(openGroupFile(pids, "tasks"));
       this.#fds.push(openGroupFile(this.#directory, "cgroup.procs"));
     } catch (error) {
@@ -55,6 +66,11 @@ export class UnifiedExec implements ExecGroup {
 
   pidsRefused(): number {
     return 0;
+  }
+
+  oomKills(): number | null {
+    if (!this.#hasMemory) return null;
+    return readKeyed(this.#directory, "memory.events", "oom_kill") ?? 0;
   }
 
   cpuUs(): number {

@@ -3,23 +3,16 @@
  * EPERM to all of it. What a host forbids is told by its settings and by the step that failed.
  */
 
-import { existsSync, readFileSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
+import { type ContainerNeed, containerFix, ENGINE_NAMES } from "./container-fixes.ts";
+import { setSysctl } from "./distribution.ts";
+import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
+import { AROUND, appArmorProfile, USER_NAMESPACES, unfilterFix } from "./host-fixes.ts";
 
-/** What decides. */
+/** What decides: the host, and whether its kernel has user namespaces at all. */
 export interface UsernsFacts {
-  /** `user.max_user_namespaces`; null: a kernel without user namespaces. */
-  readonly maxUserNamespaces: number | null;
-  /** `kernel.unprivileged_userns_clone` of Debian's kernels; null where there is none. */
-  readonly unprivilegedClone: number | null;
-  /** `kernel.apparmor_restrict_unprivileged_userns` (Ubuntu 23.10); null where there is none. */
-  readonly apparmorRestrict: number | null;
-  /** The kind of container around us, if one is known. */
-  readonly container: "docker" | "podman" | "other" | null;
-  /** Whether something is mounted over parts of /proc, as container engines do. */
-  readonly isProcMasked: boolean;
-  /** Whether a filter of system calls is already in force. */
-  readonly isFiltered: boolean;
+  readonly host: HostFacts;
+  readonly hasUserNamespaces: boolean;
 }
 
 /** One reason. */
@@ -45,14 +38,10 @@ const OFF_HINT = "or run programs with no sandbox at all, as this user: --sandbo
 
 /** Reads the facts. */
 export function readUsernsFacts(): UsernsFacts {
-  const mounts = textOf("/proc/self/mountinfo") ?? "";
+  const raw = readHost();
   return {
-    maxUserNamespaces: numberOf("/proc/sys/user/max_user_namespaces"),
-    unprivilegedClone: numberOf("/proc/sys/kernel/unprivileged_userns_clone"),
-    apparmorRestrict: numberOf("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
-    container: containerAround(),
-    isProcMasked: mounts.split("\n").some((line) => /^\S+ \S+ \S+ \S+ \/proc\/\S/.test(line)),
-    isFiltered: /^Seccomp:\s+2$/m.test(textOf("/proc/self/status") ?? ""),
+    host: judgeHost(raw),
+    hasUserNamespaces: raw.files["/proc/sys/user/max_user_namespaces"] !== null,
   };
 }
 
@@ -78,14 +67,16 @@ export function findProblem(
     errnoName,
   }: { readonly step: string; readonly index: number; readonly errnoName: string },
 ): UsernsProblem | null {
+  const { host } = facts;
   const isLimit = errnoName === "ENOSPC" || errnoName === "EUSERS";
   if (step === "clone") return cloneProblem(facts, { isLimit, errnoName });
   if (!DENIED_LATER.includes(step)) return null;
-  if (isLimit && step !== "mount") return noNamespaces(facts);
+  if (isLimit && step !== "mount") return noNamespaces(host);
   if (!DENIALS.includes(errnoName)) return null;
-  if (facts.apparmorRestrict === 1) return APPARMOR;
-  if (step === "mount" && facts.isProcMasked) return maskedProc(facts);
-  if (facts.container !== null) return inContainer(facts);
+  if (host.userNamespaces.isAppArmorRestricted) return appArmor(host);
+  if (step === "mount" && host.procMasks.length > 0) return maskedProc(host);
+  if (host.container !== null) return inContainer(host);
+  if (host.isFiltered) return filtered(host);
   return {
     reason: "USERNS_DENIED",
     message: `a security module denies what is done in a user namespace (${step} ${index}: ${errnoName})`,
@@ -94,27 +85,28 @@ export function findProblem(
 }
 
 function cloneProblem(
-  facts: UsernsFacts,
+  { host, hasUserNamespaces }: UsernsFacts,
   { isLimit, errnoName }: { readonly isLimit: boolean; readonly errnoName: string },
 ): UsernsProblem | null {
-  if (facts.maxUserNamespaces === null || errnoName === "EINVAL") {
+  if (!hasUserNamespaces || errnoName === "EINVAL") {
     return {
       reason: "NO_USERNS",
       message: "this kernel is built without user namespaces",
       hint: "Use a kernel with CONFIG_USER_NS, or start cprg as root",
     };
   }
-  if (facts.maxUserNamespaces === 0 || isLimit) return noNamespaces(facts);
+  if (host.userNamespaces.max === 0 || isLimit) return noNamespaces(host);
   if (!DENIALS.includes(errnoName)) return null;
-  if (facts.unprivilegedClone === 0) {
+  if (host.userNamespaces.isCloneForbidden) {
     return {
       reason: "USERNS_CLONE_OFF",
       message: "user namespaces are for root only (kernel.unprivileged_userns_clone=0)",
-      hint: "As root: sysctl -w kernel.unprivileged_userns_clone=1, and put the same in /etc/sysctl.d/ to keep it",
+      hint: asRoot(host, "kernel.unprivileged_userns_clone", 1),
     };
   }
-  if (facts.apparmorRestrict === 1) return APPARMOR;
-  if (facts.container !== null || facts.isFiltered) return inContainer(facts);
+  if (host.userNamespaces.isAppArmorRestricted) return appArmor(host);
+  if (host.container !== null) return inContainer(host);
+  if (host.isFiltered) return filtered(host);
   return {
     reason: "USERNS_DENIED",
     message: "the kernel or a security module forbids user namespaces",
@@ -122,74 +114,70 @@ function cloneProblem(
   };
 }
 
-function noNamespaces({ maxUserNamespaces }: UsernsFacts): UsernsProblem {
+/** A setting of the kernel that a container shares with the machine around it. */
+function asRoot({ container, distribution }: HostFacts, name: string, value: number): string {
+  const where = container === null ? "As root: " : AROUND;
+  return `${where}${setSysctl(name, value, distribution)}`;
+}
+
+function noNamespaces(host: HostFacts): UsernsProblem {
   return {
     reason: "MAX_USER_NAMESPACES",
-    message: `no more user namespaces may be made (user.max_user_namespaces=${maxUserNamespaces ?? 0})`,
-    hint: "As root: sysctl -w user.max_user_namespaces=10000, and put the same in /etc/sysctl.d/ to keep it",
+    message: `no more user namespaces may be made (user.max_user_namespaces=${host.userNamespaces.max})`,
+    hint: asRoot(host, "user.max_user_namespaces", USER_NAMESPACES),
   };
 }
 
-const APPARMOR: UsernsProblem = {
-  reason: "APPARMOR_USERNS",
-  message:
-    "AppArmor lets a user make namespaces and denies all that is done in them (kernel.apparmor_restrict_unprivileged_userns=1)",
-  hint: "As root, give cprg a profile: printf 'abi <abi/4.0>,\\ninclude <tunables/global>\\nprofile cprg /usr/local/bin/cprg flags=(unconfined) {\\n  userns,\\n}\\n' > /etc/apparmor.d/cprg && apparmor_parser -r /etc/apparmor.d/cprg (with the path of your cprg); or for every program: sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
-};
+function appArmor(host: HostFacts): UsernsProblem {
+  const sysctl = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0";
+  const where = host.container === null ? "As root" : `${AROUND}as root`;
+  return {
+    reason: "APPARMOR_USERNS",
+    message:
+      "AppArmor lets a user make namespaces and denies all that is done in them (kernel.apparmor_restrict_unprivileged_userns=1)",
+    hint: `${where}, give cprg a profile:\n${appArmorProfile(host.executable)}\nor let every program: ${sysctl}`,
+  };
+}
 
-function maskedProc({ container }: UsernsFacts): UsernsProblem {
-  const flag = {
-    docker: "docker run --security-opt systempaths=unconfined",
-    podman: "podman run --security-opt unmask=ALL",
-    other:
-      "Kubernetes: securityContext.procMount: Unmasked; docker: --security-opt systempaths=unconfined; podman: --security-opt unmask=ALL",
-  }[container ?? "other"];
+function maskedProc(host: HostFacts): UsernsProblem {
+  const { container, procMasks } = host;
+  const unknown =
+    container === null
+      ? `Unmount what covers it (umount ${procMasks[0]}), or start cprg where nothing does`
+      : "Start the container with all of /proc, as `docker run --security-opt systempaths=unconfined` does for Docker";
   return {
     reason: "PROC_MASKED",
-    message:
-      "no /proc may be mounted, because parts of this one are covered (a container's masked paths)",
-    hint: flag,
+    message: `no /proc may be mounted, because ${nameOf(host)} covers parts of this one (${procMasks.slice(0, 3).join(", ")})`,
+    hint: containerFix(["proc"], host) ?? unknown,
   };
 }
 
-function inContainer({ container, isFiltered }: UsernsFacts): UsernsProblem {
-  const engine = container === "podman" ? "podman" : "docker";
-  const flags = [
-    ...(isFiltered ? ["--security-opt seccomp=unconfined"] : []),
-    "--security-opt apparmor=unconfined",
-    engine === "podman" ? "--security-opt unmask=ALL" : "--security-opt systempaths=unconfined",
+function nameOf({ container }: HostFacts): string {
+  return container === null ? "something" : ENGINE_NAMES[container];
+}
+
+/** All that it takes away; where nothing can be seen, whatever an engine takes away by default. */
+function inContainer(host: HostFacts): UsernsProblem {
+  const seen: readonly ContainerNeed[] = [
+    ...(host.isFiltered ? (["filter"] as const) : []),
+    ...(host.confinement === null ? [] : [host.confinement.by]),
+    ...(host.procMasks.length > 0 ? (["proc"] as const) : []),
   ];
+  const needs: readonly ContainerNeed[] = seen.length > 0 ? seen : ["filter", "apparmor", "proc"];
+  const unknown =
+    "Start the container without a filter of system calls, without a confining profile and with all of /proc";
   return {
     reason: "CONTAINER",
-    message: "the container around this process forbids user namespaces or mounts in them",
-    hint: `${engine} run ${flags.join(" ")}; cprg puts its own filter on every program`,
+    message: `${nameOf(host)} around this process forbids user namespaces or mounts in them`,
+    hint: `${containerFix(needs, host) ?? unknown}; cprg puts its own filter on every program`,
   };
 }
 
-/** Files by which container engines can be told. */
-const MARKS = {
-  docker: ["/.dockerenv"],
-  podman: ["/run/.containerenv"],
-  other: ["/run/systemd/container", "/var/run/secrets/kubernetes.io"],
-} as const;
-
-function containerAround(): UsernsFacts["container"] {
-  for (const kind of ["docker", "podman", "other"] as const) {
-    if (MARKS[kind].some((path) => existsSync(path))) return kind;
-  }
-  return null;
-}
-
-function numberOf(path: string): number | null {
-  const text = textOf(path);
-  return text === null ? null : Number(text);
-}
-
-function textOf(path: string): string | null {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    // The kernel has no such setting, or hides it.
-    return null;
-  }
+function filtered(host: HostFacts): UsernsProblem {
+  return {
+    reason: "FILTERED",
+    message:
+      "a filter of system calls around this process forbids user namespaces or mounts in them",
+    hint: `${unfilterFix(host)}; cprg puts its own filter on every program`,
+  };
 }

@@ -41,6 +41,9 @@ export interface Tally {
   readonly pidsRefused: number;
 }
 
+/** The counts of a sandbox in which nothing has run. */
+export const NOTHING_COUNTED: Tally = { oomKills: 0, pidsRefused: 0 };
+
 /** The counts now. */
 export function tallyOf(groups: SandboxGroups): Tally {
   return { oomKills: groups.oomKills(), pidsRefused: groups.pidsRefused() };
@@ -48,8 +51,13 @@ export function tallyOf(groups: SandboxGroups): Tally {
 
 /** What was used, from the counters. */
 export interface Counters {
-  /** Processes of the sandbox that the kernel killed for memory since the exec was asked for. */
+  /**
+   * Processes that the kernel killed for memory since the exec was asked for: its own, or all of the
+   * sandbox where the kernel does not tell them apart.
+   */
   readonly oomKills: number;
+  /** All of the sandbox, process 1 too. */
+  readonly sandboxOomKills: number;
   readonly cpuUs: number;
   readonly memoryPeakBytes: number | null;
   readonly pidsPeak: number | null;
@@ -91,11 +99,11 @@ export class LimitWatch {
   finish(): Counters {
     for (const timer of this.#timers) timer.clear();
     this.#timers.clear();
-    const oomKills = this.#checkCounters();
+    const kills = this.#checkCounters();
     this.#checkDisk();
     const { sandbox, group } = this.#options;
     return {
-      oomKills,
+      ...kills,
       cpuUs: group.cpuUs(),
       memoryPeakBytes: sandbox.memoryPeakBytes(),
       pidsPeak: sandbox.pidsPeak() ?? this.#pidsMost,
@@ -147,18 +155,19 @@ export class LimitWatch {
     this.#later(SAMPLE_MS, () => this.#sample());
   }
 
-  /** Returns the processes that were killed for memory. */
-  #checkCounters(): number {
+  #checkCounters(): Pick<Counters, "oomKills" | "sandboxOomKills"> {
     const { sandbox, group, limits, before } = this.#options;
     const now = tallyOf(sandbox);
-    if (now.oomKills > before.oomKills) {
+    const sandboxOomKills = now.oomKills - before.oomKills;
+    const oomKills = group.oomKills?.() ?? sandboxOomKills;
+    if (oomKills > 0) {
       const peak = sandbox.memoryPeakBytes() ?? limits.mem_mb * MIB;
       this.hit("mem_mb", { observed: Math.ceil(peak / MIB), sampled: !sandbox.hasMemoryLimit });
     }
     if (now.pidsRefused + group.pidsRefused() > before.pidsRefused) {
       this.hit("pids", { observed: limits.pids, sampled: !sandbox.hasMemoryLimit });
     }
-    return now.oomKills - before.oomKills;
+    return { oomKills, sandboxOomKills };
   }
 
   /** Null when the sandbox is gone: nobody awaits a sample, so nothing here may throw. */

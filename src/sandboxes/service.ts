@@ -38,6 +38,8 @@ export interface SandboxServiceOptions {
   readonly clock?: Clock;
   /** Sandboxes that one tenant may have open. */
   readonly tenantSandboxes?: number;
+  /** Limits of memory that those which one tenant has open may have together, in MiB. */
+  readonly tenantMemMb?: number;
   /** Bytes that may be kept for one tenant. */
   readonly tenantBytesMax?: number;
   /** How long a new one may wait for its place; tests make it short. */
@@ -46,13 +48,16 @@ export interface SandboxServiceOptions {
   freeDescriptors?(): number;
 }
 
+/** One that is being opened, as far as others have to know. */
+type Opening = Pick<SandboxRecord, "tenant" | "limits">;
+
 /** Sandboxes as tenants use them. */
 export class SandboxService {
   readonly #options: SandboxServiceOptions;
   readonly #clock: Clock;
   readonly #open = new Map<string, OpenSandbox>();
   /** Tenants of those that are being opened. */
-  readonly #opening: string[] = [];
+  readonly #opening: Opening[] = [];
   readonly #openings = new Set<Promise<unknown>>();
   readonly #stopping = new AbortController();
   readonly execs: ExecService;
@@ -108,9 +113,12 @@ export class SandboxService {
 
   /** How many are open, of one tenant or of all. */
   count(tenant?: string): number {
-    const open = [...this.#open.values()].map(({ record }) => record.tenant);
-    return [...open, ...this.#opening].filter((one) => tenant === undefined || one === tenant)
-      .length;
+    return this.#held().filter((one) => tenant === undefined || one.tenant === tenant).length;
+  }
+
+  /** Those that are open, and those that are being opened. */
+  #held(): readonly Opening[] {
+    return [...[...this.#open.values()].map(({ record }) => record), ...this.#opening];
   }
 
   /**
@@ -127,13 +135,15 @@ export class SandboxService {
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<SandboxRecord> {
     this.#checkRoom(tenant);
-    this.#opening.push(tenant);
+    this.#checkMemory(tenant, spec.limits);
+    const opening = { tenant, limits: spec.limits };
+    this.#opening.push(opening);
     const work = this.#create(tenant, spec, signal);
     this.#openings.add(work);
     try {
       return await work;
     } finally {
-      this.#opening.splice(this.#opening.indexOf(tenant), 1);
+      this.#opening.splice(this.#opening.indexOf(opening), 1);
       this.#openings.delete(work);
     }
   }
@@ -177,7 +187,7 @@ export class SandboxService {
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
     const { provider, store, tenantBytesMax: bytesMax } = this.#options;
     await checkStoredBytes(store, tenant, { what: "open a sandbox", bytesMax });
-    const reservation = await this.#reserve(spec.limits, signal);
+    const reservation = await this.#reserve(tenant, spec.limits, signal);
     const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
     try {
       signal?.throwIfAborted();
@@ -232,12 +242,16 @@ export class SandboxService {
     }
   }
 
-  async #reserve(limits: Limits, signal: AbortSignal | undefined): Promise<Reservation> {
+  async #reserve(
+    tenant: string,
+    limits: Limits,
+    signal: AbortSignal | undefined,
+  ): Promise<Reservation> {
     const { provider, admissionWaitMs = ADMISSION_WAIT_MS } = this.#options;
     const late = AbortSignal.timeout(admissionWaitMs);
     const stop = this.#anyOf(signal);
     try {
-      return await provider.reserve(limits, { signal: AbortSignal.any([late, stop]) });
+      return await provider.reserve(limits, { tenant, signal: AbortSignal.any([late, stop]) });
     } catch (error) {
       if (!late.aborted || stop.aborted) throw this.#isStopping ? stopping() : error;
       throw new CprgError("unavailable", "Cannot open a sandbox: no room beside the others", {
@@ -255,6 +269,24 @@ export class SandboxService {
   #anyOf(signal: AbortSignal | undefined): AbortSignal {
     const stop = this.#stopping.signal;
     return signal === undefined ? stop : AbortSignal.any([stop, signal]);
+  }
+
+  /** An open one holds its memory for hours: what is left must be enough for the others. */
+  #checkMemory(tenant: string, { mem_mb: asked }: Limits): void {
+    const { tenantMemMb: most = Number.POSITIVE_INFINITY } = this.#options;
+    const own = this.#held().filter((one) => one.tenant === tenant);
+    const held = own.reduce((sum, { limits }) => sum + limits.mem_mb, 0);
+    if (held + asked <= most) return;
+    throw new CprgError(
+      "resource_exhausted",
+      `Cannot open a sandbox: with ${asked} MiB tenant "${tenant}" would hold more than ${most} MiB`,
+      {
+        reason: "TENANT_MEMORY",
+        field: "limits.mem_mb",
+        hint: "End one of them, or ask for less",
+        retryAfterSeconds: RETRY_SECONDS,
+      },
+    );
   }
 
   #checkRoom(tenant: string): void {

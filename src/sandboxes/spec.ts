@@ -4,7 +4,7 @@
  */
 
 import { invalid } from "../core/errors.ts";
-import { type Limits, parseLimits } from "../core/limits.ts";
+import { LIMIT_RULES, type Limits, parseLimits } from "../core/limits.ts";
 import {
   checkArgs,
   checkEnv,
@@ -164,7 +164,8 @@ function noInput(request: ExecRequest): null {
 
 /**
  * A terminal is open for as long as its user likes: without limits of its own its time is the
- * sandbox's lifetime, and its output as much as may be asked for.
+ * sandbox's lifetime, and its output as much as may be asked for. A ceiling that is lower than the
+ * table's is one that somebody set, and holds for it too.
  */
 function limitsOf(asked: unknown, frame: ExecFrame, hasTerminal: boolean): Limits {
   const given = (asked ?? {}) as Record<string, unknown>;
@@ -180,10 +181,15 @@ function limitsOf(asked: unknown, frame: ExecFrame, hasTerminal: boolean): Limit
   }
   const { limits, ceilings, lifetimeSeconds } = frame;
   const own = parseLimits(asked, ceilings);
+  const setCeiling = (name: "wall_seconds" | "cpu_seconds"): number =>
+    ceilings[name] < LIMIT_RULES[name].ceiling ? ceilings[name] : Number.POSITIVE_INFINITY;
   const open: Partial<Record<ExecLimitName, number>> = hasTerminal
     ? {
-        wall_seconds: lifetimeSeconds,
-        cpu_seconds: lifetimeSeconds * Math.ceil(limits.cpu_cores),
+        wall_seconds: Math.min(lifetimeSeconds, setCeiling("wall_seconds")),
+        cpu_seconds: Math.min(
+          lifetimeSeconds * Math.ceil(limits.cpu_cores),
+          setCeiling("cpu_seconds"),
+        ),
         output_kb: ceilings.output_kb,
       }
     : {};

@@ -16,12 +16,13 @@ import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { SqliteTasks } from "./sqlite-tasks.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
+import { NO_LINES, toWireLines } from "./wire-lines.ts";
 
 /** Ends, which may use the reserve. */
 const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox", "changeTask"]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
   ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
-  ...(["insertKey", "changeKey", "insertTask"] as const),
+  ...(["insertKey", "changeKey", "removeKeys", "insertTask"] as const),
   ...ENDS,
 ]);
 
@@ -48,8 +49,11 @@ export class BatchRunner {
     const keys = new SqliteKeys(db);
     const tasks = new SqliteTasks(db, events);
     this.#handlers = {
-      append: ({ subject, drafts }) => events.append(subject, parseDrafts(drafts)),
-      read: ({ subject, fromSeq, ...bounds }) => events.read(subject, fromSeq, bounds),
+      append: ({ subject, drafts, isSilent }) => {
+        const lines = events.append(subject, parseDrafts(drafts));
+        return isSilent ? NO_LINES : toWireLines(lines);
+      },
+      read: ({ subject, fromSeq, ...bounds }) => toWireLines(events.read(subject, fromSeq, bounds)),
       head: ({ subject }) => events.head(subject),
       insert: ({ job, spec }) => jobs.insert(job, spec),
       insertOnce: ({ job, spec, request }) => jobs.insertOnce(job, spec, request),
@@ -62,6 +66,7 @@ export class BatchRunner {
       insertKey: (key) => keys.insert(key),
       listKeys: () => keys.list(),
       changeKey: ({ id, change }) => keys.change(id, change),
+      removeKeys: ({ ids }) => keys.remove(ids),
       queuedCount: ({ tenant }) => jobs.queuedCount(tenant),
       counts: () => jobs.counts(),
       start: ({ id, instance, at }) => jobs.start(id, instance, at),

@@ -4,7 +4,7 @@
  * Worker is the first implementation, memory the second.
  */
 
-import type { EventDraft, Subject } from "../core/event.ts";
+import type { EventDraft, OutputBytes, Subject } from "../core/event.ts";
 import type { EndedExec, ExecRecord } from "../core/exec.ts";
 import type { Job, JobOwner, JobSpec } from "../core/job.ts";
 import type { KeyChange, StoredKey } from "../core/key.ts";
@@ -16,7 +16,7 @@ import type { Task, TaskChange, TaskEndStatus, TaskStatus } from "../core/task.t
 /** A draft with the time at which it happened, in milliseconds since 1970. */
 export interface TimedDraft {
   readonly at: number;
-  readonly draft: EventDraft;
+  readonly draft: EventDraft | OutputBytes;
 }
 
 /** A committed line of a log, without its newline. */
@@ -36,6 +36,12 @@ export interface LogHead {
   readonly previous: Uint8Array | null;
 }
 
+/** How an append is answered. */
+export interface AppendOptions {
+  /** Nobody asks for the lines: none is given back. */
+  readonly isSilent?: boolean;
+}
+
 /** Append-only logs, one per subject, hash-chained. */
 export interface EventLog {
   /**
@@ -45,7 +51,11 @@ export interface EventLog {
    * @throws CprgError `failed_precondition` after the terminal event, `resource_exhausted` with
    *   reason DISK_FULL when the disk is full
    */
-  append(subject: Subject, drafts: readonly TimedDraft[]): Promise<readonly EventLine[]>;
+  append(
+    subject: Subject,
+    drafts: readonly TimedDraft[],
+    options?: AppendOptions,
+  ): Promise<readonly EventLine[]>;
   /** Lines with `seq >= fromSeq`, at most `limit` lines and about `maxBytes`; at least one if any. */
   read(
     subject: Subject,
@@ -233,6 +243,8 @@ export interface KeyStore {
    * @returns the key as it is then; null when there is none
    */
   change(id: string, change: KeyChange): Promise<StoredKey | null>;
+  /** Removes keys; those that are not there are no error. */
+  remove(ids: readonly string[]): Promise<void>;
 }
 
 /** Keys that a store keeps, revoked ones too. */
@@ -297,8 +309,8 @@ export interface Store {
   readonly tasks: TaskStore;
   readonly events: EventLog;
   /**
-   * Bytes that are kept for a tenant, as they are stored: specs and logs of jobs, logs of execs from
-   * their end on.
+   * Bytes that are kept for a tenant, as they are stored: logs as they grow, specs of jobs, inputs and
+   * results of tasks, limits and labels of sandboxes.
    */
   storedBytes(tenant: string): Promise<number>;
   /**

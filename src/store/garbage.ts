@@ -1,17 +1,18 @@
 /**
- * What passes through a thread as text leaves garbage of several times its size, and the runtime
+ * What passes through the Worker as text leaves garbage of several times its size, and the runtime
  * lets a heap grow by more than a flood of output may cost before it collects. So the flood pays for
- * collections itself: some milliseconds of the thread for so many bytes, and none without a flood.
+ * collections itself: some milliseconds of the Worker for so many bytes, and none without a flood.
+ * The main thread, which answers clients, has no such text: it hands bytes on.
  */
 
-/** Bytes of text after which a thread collects. */
-const COLLECT_EVERY_BYTES = 2 * 1024 * 1024;
+/** Bytes of text after which the Worker collects. */
+const COLLECT_EVERY_BYTES = 1024 * 1024;
 
-/** Counts what passes through one thread. */
+/** Counts what passes through. */
 export class GarbageCount {
   #bytes = 0;
 
-  /** Call it with the size of each text that is done with. */
+  /** Call it with the size of what is done with. */
   add(bytes: number): void {
     this.#bytes += bytes;
     if (this.#bytes < COLLECT_EVERY_BYTES) return;

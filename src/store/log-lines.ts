@@ -6,6 +6,7 @@ import { CprgError } from "../core/errors.ts";
 import type { EventDraft, Subject } from "../core/event.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { outcomeStatus } from "../core/outcome.ts";
+import { eventOf } from "../core/output-text.ts";
 import type { EventLine, LogHead, TimedDraft } from "./contract.ts";
 
 /** Most drafts in one append. */
@@ -49,7 +50,7 @@ export function linkDrafts(
       );
     }
     count += 1;
-    const next = link(hash, count, timeOf(at), draft);
+    const next = link(hash, count, timeOf(at), eventOf(draft));
     checkLength(next.line, draft.kind);
     lines.push({ seq: count, line: next.line });
     hash = next.hash;

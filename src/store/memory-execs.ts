@@ -51,9 +51,10 @@ export class MemoryExecs {
 
   storedBytes(tenant: string): number {
     return [...this.#execs.values()]
-      .filter((exec) => exec.tenant === tenant && exec.finishedAt !== null)
-      .reduce((sum, { id, argv }) => {
-        return sum + this.#logs.bytes(`exec:${id}`) + Buffer.byteLength(JSON.stringify(argv));
+      .filter((exec) => exec.tenant === tenant)
+      .reduce((sum, { id, argv, finishedAt }) => {
+        const kept = finishedAt === null ? 0 : Buffer.byteLength(JSON.stringify(argv));
+        return sum + this.#logs.bytes(`exec:${id}`) + kept;
       }, 0);
   }
 

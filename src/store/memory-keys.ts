@@ -17,6 +17,9 @@ export function memoryKeys(): KeyStore {
     },
     list: async () =>
       [...keys.values()].sort((a, b) => a.createdAt - b.createdAt || (a.id < b.id ? -1 : 1)),
+    remove: async (ids) => {
+      for (const id of ids) keys.delete(id);
+    },
     change: async (id, change) => {
       const key = keys.get(id);
       if (key === undefined) return null;

@@ -41,6 +41,14 @@ export class MemorySandboxes {
       .sort(byAge);
   }
 
+  storedBytes(tenant: string): number {
+    return [...this.#sandboxes.values()]
+      .filter((sandbox) => sandbox.tenant === tenant)
+      .reduce((sum, { limits, labels }) => {
+        return sum + Buffer.byteLength(JSON.stringify(limits) + JSON.stringify(labels));
+      }, 0);
+  }
+
   /** How to remove each that ended before a time and is not kept for its execs. */
   ended(before: number, isKept: (id: string) => boolean): readonly (() => number)[] {
     const ended = [...this.#sandboxes.values()].filter(

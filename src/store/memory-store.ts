@@ -33,11 +33,12 @@ export function memoryStore(): Store {
   const execs = new MemoryExecs(logs);
   return {
     events: {
-      append: async (subject, drafts) => {
+      append: async (subject, drafts, { isSilent = false } = {}) => {
         const isEnd = drafts.some(({ draft }) => draft.kind === "finished");
         const isOwned = [jobs, execs, tasks].some((runs) => runs.has(subject));
         if (isEnd && isOwned) throw endsOutsideFinish(subject);
-        return logs.append(subject, drafts);
+        const lines = logs.append(subject, drafts);
+        return isSilent ? [] : lines;
       },
       read: async (subject, fromSeq, bounds) => logs.read(subject, fromSeq, bounds),
       head: async (subject) => logs.head(subject),
@@ -79,7 +80,10 @@ export function memoryStore(): Store {
       unfinished: async (query) => tasks.unfinished(query),
     },
     storedBytes: async (tenant) => {
-      return [jobs, execs, tasks].reduce((sum, kept) => sum + kept.storedBytes(tenant), 0);
+      return [jobs, sandboxes, execs, tasks].reduce(
+        (sum, kept) => sum + kept.storedBytes(tenant),
+        0,
+      );
     },
     prune: async (before) => {
       const ended = () => [

@@ -150,10 +150,24 @@ const ENDED_BY_AGE = `
 CREATE INDEX jobs_ended ON jobs (finished_at) WHERE finished_at IS NOT NULL;
 `;
 
-/** The same of execs and sandboxes. */
+/** The same of execs and sandboxes; and what sandboxes leave counts among their tenant's bytes. */
 const SANDBOXES_BY_AGE = `
 CREATE INDEX execs_ended ON execs (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX sandboxes_ended ON sandboxes (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TRIGGER sandboxes_counted_insert AFTER INSERT ON sandboxes BEGIN
+  INSERT INTO tenant_bytes
+    VALUES (new.tenant, octet_length(new.limits) + octet_length(new.labels))
+    ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER sandboxes_counted_delete AFTER DELETE ON sandboxes BEGIN
+  UPDATE tenant_bytes SET bytes = bytes - octet_length(old.limits) - octet_length(old.labels)
+    WHERE tenant = old.tenant;
+END;
+INSERT INTO tenant_bytes
+  SELECT tenant, sum(octet_length(limits) + octet_length(labels)) FROM sandboxes
+    WHERE true GROUP BY tenant
+  ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
 `;
 
 /** Tasks; an environment is there while it waits to be delivered. */

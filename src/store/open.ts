@@ -4,8 +4,10 @@ import { resolve } from "node:path";
 import type { CprgError } from "../core/errors.ts";
 import type { JobSpec } from "../core/job.ts";
 import { type Log, silentLog } from "../core/log.ts";
+import { eventOf } from "../core/output-text.ts";
 import { STORED_KEYS_MAX, type Store, type TimedDraft } from "./contract.ts";
 import type { StoreStats } from "./protocol.ts";
+import { fromWireLines } from "./wire-lines.ts";
 import { WorkerLink } from "./worker-link.ts";
 
 /** The store in a file. */
@@ -41,14 +43,16 @@ function workerUrl(): URL {
 function fileStore(link: WorkerLink): FileStore {
   return {
     events: {
-      append: (subject, drafts) =>
-        link.call(
-          "append",
-          { subject, drafts: draftsForWorker(drafts) },
-          { inputBytes: draftBytes(drafts) },
-        ),
-      read: (subject, fromSeq, bounds) =>
-        link.call("read", { subject, fromSeq, ...bounds }, { answerBytes: bounds.maxBytes }),
+      append: async (subject, drafts, { isSilent = false } = {}) => {
+        const inputBytes = draftBytes(drafts);
+        const { sent, transfer } = draftsForWorker(drafts, inputBytes);
+        const input = { subject, drafts: sent, isSilent };
+        return fromWireLines(await link.call("append", input, { inputBytes, transfer }));
+      },
+      read: async (subject, fromSeq, bounds) => {
+        const size = { answerBytes: bounds.maxBytes };
+        return fromWireLines(await link.call("read", { subject, fromSeq, ...bounds }, size));
+      },
       head: (subject) => link.call("head", { subject }),
     },
     jobs: {
@@ -106,6 +110,9 @@ function fileStore(link: WorkerLink): FileStore {
       },
       list: () => link.call("listKeys", null, { answerBytes: KEYS_BYTES }),
       change: (id, change) => link.call("changeKey", { id, change }),
+      remove: async (ids) => {
+        await link.call("removeKeys", { ids });
+      },
     },
     check: async () => {
       await link.call("check", null);
@@ -128,17 +135,35 @@ const KEYS_BYTES = STORED_KEYS_MAX * 512;
 /** Bytes of a draft from which on a clone is cheaper than JSON, which looks at every character. */
 const CLONE_BYTES_LEAST = 1024;
 
-function draftsForWorker(drafts: readonly TimedDraft[]): string | readonly TimedDraft[] {
+/** What is sent of drafts, and the buffers in it that need no copy. */
+interface SentDrafts {
+  readonly sent: string | readonly TimedDraft[];
+  readonly transfer: readonly ArrayBuffer[];
+}
+
+function draftsForWorker(drafts: readonly TimedDraft[], bytes: number): SentDrafts {
   // JSON has no NaN: a time that is none must arrive as such, to be refused.
   const isText =
-    draftBytes(drafts) < drafts.length * CLONE_BYTES_LEAST &&
-    drafts.every(({ at }) => Number.isFinite(at));
-  return isText ? JSON.stringify(drafts) : drafts;
+    bytes < drafts.length * CLONE_BYTES_LEAST && drafts.every(({ at }) => Number.isFinite(at));
+  if (isText) {
+    const texts = drafts.map(({ at, draft }) => ({ at, draft: eventOf(draft) }));
+    return { sent: JSON.stringify(texts), transfer: [] };
+  }
+  const transfer = drafts.flatMap(({ draft }) => wholeBuffer(draft));
+  return { sent: drafts, transfer };
+}
+
+/** The buffer of output that fills it; a part of one is copied. */
+function wholeBuffer(draft: TimedDraft["draft"]): ArrayBuffer[] {
+  if (!("bytes" in draft)) return [];
+  const { buffer, byteLength } = draft.bytes;
+  return byteLength === buffer.byteLength ? [buffer] : [];
 }
 
 /** Rough sizes: only output, code and files are large. */
 function draftBytes(drafts: readonly TimedDraft[]): number {
   return drafts.reduce((sum, { draft }) => {
+    if ("bytes" in draft) return sum + 512 + draft.bytes.length;
     return sum + 512 + (typeof draft.data === "string" ? draft.data.length : 0);
   }, 0);
 }

@@ -13,7 +13,6 @@ import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { Task, TaskChange } from "../core/task.ts";
 import type {
   EarlierRequest,
-  EventLine,
   ExecPage,
   ExecQuery,
   JobPage,
@@ -30,6 +29,7 @@ import type {
   UnfinishedQuery,
 } from "./contract.ts";
 import type { WireError } from "./wire-error.ts";
+import type { WireLines } from "./wire-lines.ts";
 
 /** Most requests in one batch, which is one transaction. */
 export const BATCH_REQUESTS_MAX = 1024;
@@ -54,8 +54,12 @@ export interface StoreStats {
 export interface StoreOps {
   append: {
     /** Many small ones as JSON of `TimedDraft[]`: objects are dear to clone, one text is not. */
-    input: { readonly subject: Subject; readonly drafts: string | readonly TimedDraft[] };
-    output: readonly EventLine[];
+    input: {
+      readonly subject: Subject;
+      readonly drafts: string | readonly TimedDraft[];
+      readonly isSilent: boolean;
+    };
+    output: WireLines;
   };
   read: {
     input: {
@@ -64,7 +68,7 @@ export interface StoreOps {
       readonly limit: number;
       readonly maxBytes: number;
     };
-    output: readonly EventLine[];
+    output: WireLines;
   };
   head: { input: { readonly subject: Subject }; output: LogHead | null };
   insert: { input: { readonly job: Job; readonly spec: JobSpec }; output: null };
@@ -90,6 +94,7 @@ export interface StoreOps {
     input: { readonly id: string; readonly change: KeyChange };
     output: StoredKey | null;
   };
+  removeKeys: { input: { readonly ids: readonly string[] }; output: null };
   queuedCount: { input: { readonly tenant: string | null }; output: number };
   counts: { input: null; output: Readonly<Record<Status, number>> };
   start: {

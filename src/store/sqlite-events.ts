@@ -185,8 +185,10 @@ function prepare(db: Database) {
     last: db.prepare<EventLine, { id: number }>(
       "SELECT seq, line FROM events WHERE log = $id ORDER BY seq DESC LIMIT 1",
     ),
+    // An exec's log is its tenant's from its first line on: a job's is charged with its spec.
     create: db.prepare<{ id: number }, { subject: string }>(
-      "INSERT INTO logs (subject) VALUES ($subject) RETURNING id",
+      `INSERT INTO logs (subject, tenant)
+         VALUES ($subject, (SELECT tenant FROM execs WHERE 'exec:' || id = $subject)) RETURNING id`,
     ),
     // By position, as the only one that is run for every row: names cost a fifth more.
     insert: db.prepare<null, [number, number, string]>(

@@ -15,7 +15,9 @@ CREATE TABLE keys (
   rate_per_min INTEGER,
   created_at INTEGER NOT NULL,
   last_used_at INTEGER,
+  life_ms INTEGER,
   expires_at INTEGER,
+  rotated_at INTEGER,
   revoked_at INTEGER
 ) STRICT, WITHOUT ROWID;
 

@@ -5,7 +5,6 @@
 
 import { assert, CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
-import { GarbageCount } from "./garbage.ts";
 import {
   BATCH_BYTES_MAX,
   BATCH_REQUESTS_MAX,
@@ -26,6 +25,8 @@ export interface CallSize {
   readonly inputBytes?: number;
   /** Of the largest answer, which counts against the batch that brings it. */
   readonly answerBytes?: number;
+  /** Buffers in the input that go to the Worker instead of a copy of them. */
+  readonly transfer?: readonly ArrayBuffer[];
 }
 
 interface Waiting {
@@ -33,6 +34,7 @@ interface Waiting {
   readonly inputBytes: number;
   /** What it adds to a batch. */
   readonly batchBytes: number;
+  readonly transfer: readonly ArrayBuffer[];
   readonly settle: PromiseWithResolvers<unknown>;
 }
 
@@ -42,7 +44,6 @@ export class WorkerLink {
   readonly #log: Log;
   readonly #waiting: Waiting[] = [];
   #waitingBytes = 0;
-  readonly #garbage = new GarbageCount();
   #outstanding: readonly Waiting[] = [];
   #isFlushScheduled = false;
   /** Settles `open` or `close`, the two steps that are no batch. */
@@ -86,14 +87,14 @@ export class WorkerLink {
   call<K extends StoreOp>(
     op: K,
     input: StoreOps[K]["input"],
-    { inputBytes = 0, answerBytes = 0 }: CallSize = {},
+    { inputBytes = 0, answerBytes = 0, transfer = [] }: CallSize = {},
   ): Promise<StoreOps[K]["output"]> {
     const refusal = this.#refusal(inputBytes);
     if (refusal !== null) return Promise.reject(refusal);
     const settle = Promise.withResolvers<unknown>();
     const request = { op, input } as StoreRequest;
     const batchBytes = Math.max(inputBytes, answerBytes);
-    this.#waiting.push({ request, inputBytes, batchBytes, settle });
+    this.#waiting.push({ request, inputBytes, batchBytes, transfer, settle });
     this.#waitingBytes += inputBytes;
     this.#schedule();
     return settle.promise as Promise<StoreOps[K]["output"]>;
@@ -156,19 +157,23 @@ export class WorkerLink {
     }
     this.#outstanding = this.#waiting.splice(0, count);
     try {
-      this.#post({
+      const message: ToWorker = {
         type: "batch",
         requests: this.#outstanding.map(({ request }) => request),
         inputBytes: this.#outstanding.reduce((sum, { inputBytes }) => sum + inputBytes, 0),
-      });
+      };
+      this.#post(
+        message,
+        this.#outstanding.flatMap(({ transfer }) => transfer),
+      );
     } catch (error) {
       // An input that structured clone refuses is a bug of one caller; it cannot be told apart.
       this.#settle(this.#outstanding.map(() => ({ error: cloneFailure(error) })));
     }
   }
 
-  #post(message: ToWorker): void {
-    this.#worker.postMessage(message);
+  #post(message: ToWorker, transfer: ArrayBuffer[] = []): void {
+    this.#worker.postMessage(message, transfer);
   }
 
   #runStep(message: ToWorker): Promise<void> {
@@ -198,8 +203,7 @@ export class WorkerLink {
     const answered = this.#outstanding;
     this.#outstanding = [];
     assert(answered.length === results.length, "the store answered another number of requests");
-    for (const [index, { settle, inputBytes }] of answered.entries()) {
-      this.#garbage.add(inputBytes);
+    for (const [index, { settle }] of answered.entries()) {
       const result = results[index];
       if (result === undefined) continue;
       if ("error" in result) settle.reject(fromWire(result.error));

@@ -2,20 +2,19 @@
 
 import { invalid } from "../core/errors.ts";
 import {
+  type Ceilings,
   ceilingMost,
   LIMIT_RULES,
   type LimitName,
-  type Limits,
   SMALLEST_FRACTION,
 } from "../core/limits.ts";
 
 /**
  * @param given numbers by the names of limits
- * @param base what holds for names that are not given
  * @throws CprgError `invalid_argument` naming the field
  */
-export function keyCeilings(given: Readonly<Record<string, number>>, base: Limits): Limits {
-  const ceilings: Record<LimitName, number> = { ...base };
+export function keyCeilings(given: Readonly<Record<string, number>>): Ceilings {
+  const ceilings: Partial<Record<LimitName, number>> = {};
   for (const [name, value] of Object.entries(given)) {
     const field = `ceilings.${name.slice(0, 64)}`;
     if (!Object.hasOwn(LIMIT_RULES, name))

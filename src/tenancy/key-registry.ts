@@ -7,7 +7,7 @@ import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError, invalid } from "../core/errors.ts";
 import { newId } from "../core/ids.ts";
 import type { StoredKey } from "../core/key.ts";
-import type { Limits } from "../core/limits.ts";
+import type { Ceilings } from "../core/limits.ts";
 import type { KeyStore } from "../store/contract.ts";
 import type { KeyRing } from "./key-ring.ts";
 import { hashKey, KEY_NAME_CHARS_MAX, makeKey, type Role, TENANT_NAME } from "./keys.ts";
@@ -23,7 +23,7 @@ export interface KeyRequest {
   readonly tenant: string;
   readonly role: Role;
   readonly name?: string;
-  readonly ceilings?: Limits | null;
+  readonly ceilings?: Ceilings | null;
   readonly ratePerMin?: number | null;
   /** How long it lives; null: until it is revoked. */
   readonly expiresInSeconds?: number | null;
@@ -50,6 +50,8 @@ export class KeyRegistry {
   readonly #clock: Clock;
   readonly #keys: Map<string, StoredKey>;
   readonly #uses = new Map<string, number>();
+  /** Keys that are getting their successor. */
+  readonly #rotating = new Set<string>();
   #flush: ReturnType<typeof setTimeout> | null = null;
 
   private constructor({ store, ring, clock }: RegistryOptions, keys: readonly StoredKey[]) {
@@ -93,6 +95,7 @@ export class KeyRegistry {
     checkRequest(request);
     const { key, prefix } = makeKey();
     const { expiresInSeconds: seconds = null } = request;
+    const lifeMs = seconds === null ? null : Math.ceil(seconds * 1000);
     const now = this.#clock.now();
     const stored: StoredKey = {
       id: newId(),
@@ -105,7 +108,9 @@ export class KeyRegistry {
       ratePerMin: request.ratePerMin ?? null,
       createdAt: now,
       lastUsedAt: null,
-      expiresAt: seconds === null ? null : now + Math.ceil(seconds * 1000),
+      lifeMs,
+      expiresAt: lifeMs === null ? null : now + lifeMs,
+      rotatedAt: null,
       revokedAt: null,
     };
     await this.#store.insert(stored);
@@ -130,25 +135,51 @@ export class KeyRegistry {
   }
 
   /**
-   * Makes a key like another, which ends after an overlap.
+   * Makes a key like another, once, which ends after an overlap. The new one lives as long as the
+   * old one was meant to.
    *
    * @param overlapSeconds 0: it ends at once
-   * @throws CprgError `not_found`; `failed_precondition` for a key that has ended
+   * @throws CprgError `not_found`; `failed_precondition` for a key that has ended, or was rotated
    */
   async rotate(id: string, overlapSeconds: number): Promise<MadeKey> {
     checkSeconds("overlap_seconds", overlapSeconds, 0);
     const old = this.get(id);
     if (!isAlive(old, this.#clock.now())) throw keyEnded(id);
-    const made = await this.create({ ...old, expiresInSeconds: this.#lifeSeconds(old) });
+    if (old.rotatedAt !== null || this.#rotating.has(id)) throw keyRotated(id);
+    this.#rotating.add(id);
+    try {
+      return await this.#replace(old, overlapSeconds);
+    } finally {
+      this.#rotating.delete(id);
+    }
+  }
+
+  async #replace(old: StoredKey, overlapSeconds: number): Promise<MadeKey> {
+    const { id, lifeMs } = old;
+    const expiresInSeconds = lifeMs === null ? null : lifeMs / 1000;
+    const made = await this.create({ ...old, expiresInSeconds });
+    const rotatedAt = this.#clock.now();
     if (overlapSeconds === 0) {
       await this.revoke(id);
       return made;
     }
-    const expiresAt = this.#clock.now() + Math.ceil(overlapSeconds * 1000);
-    const changed = await this.#store.change(id, { expiresAt });
+    const expiresAt = rotatedAt + Math.ceil(overlapSeconds * 1000);
+    const changed = await this.#store.change(id, { expiresAt, rotatedAt });
     if (changed !== null) this.#keys.set(id, changed);
     this.#ring?.expire(id, expiresAt);
     return made;
+  }
+
+  /**
+   * Forgets keys that ended before a time, so that there is room for others.
+   *
+   * @param before milliseconds since 1970
+   */
+  async forgetEnded(before: number): Promise<void> {
+    const ended = [...this.#keys.values()].filter((key) => endOf(key) < before);
+    if (ended.length === 0) return;
+    await this.#store.remove(ended.map(({ id }) => id));
+    for (const { id } of ended) this.#keys.delete(id);
   }
 
   /** Notes that a key was used; stored a little later, many at once. */
@@ -175,11 +206,6 @@ export class KeyRegistry {
     });
   }
 
-  /** A successor lives as long as its key was meant to. */
-  #lifeSeconds({ createdAt, expiresAt }: StoredKey): number | null {
-    return expiresAt === null ? null : (expiresAt - createdAt) / 1000;
-  }
-
   #withUse(key: StoredKey): StoredKey {
     return { ...key, lastUsedAt: this.#uses.get(key.id) ?? key.lastUsedAt };
   }
@@ -197,6 +223,12 @@ export class KeyRegistry {
       }),
     );
   }
+}
+
+/** When a key ended or will end; infinite for one that is to stay. */
+function endOf({ revokedAt, expiresAt }: StoredKey): number {
+  const never = Number.POSITIVE_INFINITY;
+  return Math.min(revokedAt ?? never, expiresAt ?? never);
 }
 
 /** Whether a key still holds. */
@@ -236,6 +268,14 @@ function notFound(): CprgError {
   return new CprgError("not_found", "Cannot find key: there is none with this id", {
     reason: "KEY_NOT_FOUND",
     hint: "GET /v1/keys and cprg key list have the ids; keys of the configuration are changed there",
+  });
+}
+
+function keyRotated(id: string): CprgError {
+  return new CprgError("failed_precondition", `Cannot rotate key "${id}": it has its successor`, {
+    op: "rotate key",
+    reason: "KEY_ROTATED",
+    hint: "Rotate that one, or make a new key",
   });
 }
 

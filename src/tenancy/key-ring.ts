@@ -3,7 +3,7 @@
 import { timingSafeEqual } from "node:crypto";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { invalid } from "../core/errors.ts";
-import type { Limits } from "../core/limits.ts";
+import type { Ceilings } from "../core/limits.ts";
 import { SECONDS_MAX } from "../core/limits.ts";
 import { hashKey, KEY_CHARS_MAX, type KeyEntry, type Role } from "./keys.ts";
 
@@ -13,8 +13,8 @@ export interface Principal {
   readonly keyId: string;
   readonly tenant: string;
   readonly role: Role;
-  /** Ceilings of limits, where the key has its own. */
-  readonly ceilings: Limits | null;
+  /** Ceilings that differ from the server's; null: none does. */
+  readonly ceilings: Ceilings | null;
   /** Requests a minute, where the key has its own bound. */
   readonly ratePerMin: number | null;
   /** Aborted when the key is revoked or has ended: what goes on under it stops. */

@@ -3,7 +3,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import { invalid } from "../core/errors.ts";
 import type { Role } from "../core/key.ts";
-import type { Limits } from "../core/limits.ts";
+import type { Ceilings } from "../core/limits.ts";
 
 export type { Role };
 
@@ -46,7 +46,7 @@ export interface KeyEntry {
   /** SHA-256 of the key: enough for keys that are long and random, and cheap for every request. */
   readonly hash: Uint8Array;
   /** Ceilings of this key's jobs, where they differ from the server's. */
-  readonly ceilings?: Limits;
+  readonly ceilings?: Ceilings;
   /** Requests in a window of a minute, where they differ from the server's. */
   readonly ratePerMin?: number;
   /** When it ends, in milliseconds since 1970. */

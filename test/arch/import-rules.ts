@@ -51,6 +51,7 @@ const forbidden: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     record: "the SDK keeps no log",
     attack: "the SDK attacks nothing",
   },
+  bridge: { store: "the bridge knows no SQLite" },
   sandbox: { store: "the local engine knows no SQLite" },
   provider: { store: "providers know no SQLite" },
 };

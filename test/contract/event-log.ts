@@ -4,6 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { createHash } from "node:crypto";
 import { toHex } from "../../src/core/chain.ts";
 import type { Subject } from "../../src/core/event.ts";
+import type { EventLine, TimedDraft } from "../../src/store/contract.ts";
 import {
   allLines,
   failure,
@@ -83,6 +84,57 @@ function describeAppend({ open }: StoreKind): void {
     const draft = { kind: "stdout", data: "/w==", encoding: "base64" } as const;
     const [line] = await store.events.append(A, [{ at: NOON, draft }]);
     expect(JSON.parse(line?.line ?? "")).toMatchObject({ data: "/w==", encoding: "base64" });
+  });
+
+  test("append() of bytes makes the events of their text, or of base64", async () => {
+    await using store = await open();
+    const rows = [
+      Buffer.from("\ufeffa\0€"),
+      Buffer.from([0xff, 0x00]),
+      Buffer.from("🦊".repeat(16_384)),
+      Buffer.alloc(65_536, 0x80),
+      Buffer.alloc(0),
+    ];
+    const text = (row: Buffer) => ({ kind: "stdout", data: row.toString() }) as const;
+    const base64 = (row: Buffer) => ({
+      ...({ kind: "stdout", encoding: "base64" } as const),
+      data: row.toString("base64"),
+    });
+    const drafts = rows.map((row, index) => (index % 2 === 0 ? text(row) : base64(row)));
+    await store.events.append(
+      A,
+      drafts.map((draft) => ({ at: NOON, draft })),
+    );
+    // Together, and alone, as small and large ones take different ways; as parts of buffers too.
+    const given = (row: Buffer, pad: number): TimedDraft => {
+      const buffer = new Uint8Array(row.length + pad);
+      buffer.set(row, pad);
+      return { at: NOON, draft: { kind: "stdout", bytes: buffer.subarray(pad) } };
+    };
+    await store.events.append(
+      B,
+      rows.map((row) => given(row, 0)),
+    );
+    for (const row of rows) await store.events.append(B, [given(row, 3)]);
+    const bodies = (lines: readonly EventLine[]) =>
+      lines.map(({ line }) => {
+        const { kind, data, encoding } = JSON.parse(line);
+        return { kind, data, encoding };
+      });
+    const wanted = bodies(await allLines(store.events, A));
+    expect(wanted).toHaveLength(rows.length);
+    expect(bodies(await allLines(store.events, B))).toEqual([...wanted, ...wanted]);
+  });
+
+  test("append() that is silent gives no line back, and keeps them all", async () => {
+    await using store = await open();
+    expect(await store.events.append(A, [stdout("1")], { isSilent: true })).toEqual([]);
+    const [second] = await store.events.append(A, [stdout("2")]);
+    const lines = await allLines(store.events, A);
+    expect(lines.map(({ seq }) => seq)).toEqual([1, 2]);
+    expect(lines.at(-1)).toEqual(second as EventLine);
+    const late = failure(store.events.append(A, [stdout("x", -1)], { isSilent: true }));
+    expect((await late).code).toBe("invalid_argument");
   });
 
   test("append() calls that come together keep their order and leave no gap", async () => {

@@ -3,7 +3,6 @@
 import { describe, expect, test } from "bun:test";
 import { newId } from "../../src/core/ids.ts";
 import type { StoredKey } from "../../src/core/key.ts";
-import { CEILING_LIMITS } from "../../src/core/limits.ts";
 import { STORED_KEYS_MAX, type Store } from "../../src/store/contract.ts";
 import { checkKeyInsert } from "../../src/store/key-rules.ts";
 import {
@@ -38,7 +37,9 @@ function sampleKey(change: Partial<StoredKey> = {}): StoredKey {
     ratePerMin: null,
     createdAt: NOON,
     lastUsedAt: null,
+    lifeMs: null,
     expiresAt: null,
+    rotatedAt: null,
     revokedAt: null,
     ...change,
   };
@@ -48,7 +49,7 @@ function describeKeys({ open }: StoreKind): void {
   test("keeps every field, and lists oldest first", async () => {
     await using store = await open();
     const young = sampleKey({ createdAt: NOON + 1, role: "admin", ratePerMin: 7 });
-    const old = sampleKey({ ceilings: { ...CEILING_LIMITS, pids: 3 }, expiresAt: NOON + 9 });
+    const old = sampleKey({ ceilings: { pids: 3 }, lifeMs: 9, expiresAt: NOON + 9 });
     await store.keys.insert(young);
     await store.keys.insert(old);
     expect(await store.keys.list()).toEqual([old, young]);
@@ -75,6 +76,16 @@ function describeKeys({ open }: StoreKind): void {
     expect(await store.keys.change(key.id, {})).toEqual({ ...key, ...first });
     expect(await store.keys.list()).toEqual([{ ...key, ...first }]);
     expect(await store.keys.change(newId(), first)).toBeNull();
+  });
+
+  test("removes keys, and takes no notice of those that are not there", async () => {
+    await using store = await open();
+    const [gone, stays] = [sampleKey(), sampleKey({ createdAt: NOON + 1 })];
+    for (const key of [gone, stays]) await store.keys.insert(key);
+    await store.keys.remove([gone.id, "nothing"]);
+    await store.keys.remove([]);
+    expect(await store.keys.list()).toEqual([stays]);
+    await store.keys.insert(gone);
   });
 
   test("has a bound", () => {

@@ -126,16 +126,22 @@ function describeExecs(kind: StoreKind): void {
     expect(toHex(two?.previous ?? new Uint8Array())).toBe(toHex(one?.hash ?? new Uint8Array(1)));
   });
 
-  test("storedBytes() counts an exec's log from its end on", async () => {
+  test("storedBytes() counts an exec's log as it grows, and what a sandbox leaves", async () => {
     await using store = await kind.open();
     const exec = await withExec(store);
+    const { limits, labels } = sampleSandbox();
+    const sandbox = Buffer.byteLength(JSON.stringify(limits) + JSON.stringify(labels));
+    expect(await store.storedBytes("acme")).toBe(sandbox);
+    const sum = async () => {
+      const lines = await allLines(store.events, `exec:${exec.id}`);
+      return lines.reduce((bytes, { line }) => bytes + Buffer.byteLength(line), sandbox);
+    };
     await store.events.append(`exec:${exec.id}`, [stdout("é".repeat(1000))]);
-    expect(await store.storedBytes("acme")).toBe(0);
+    expect(await store.storedBytes("acme")).toBe(await sum());
+    expect(await sum()).toBeGreaterThan(2000);
     await store.execs.finish(exec.id, sampleOutcome(), NOON);
-    const lines = await allLines(store.events, `exec:${exec.id}`);
-    const bytes = lines.map(({ line }) => Buffer.byteLength(line));
     const argv = Buffer.byteLength(JSON.stringify(exec.argv));
-    expect(await store.storedBytes("acme")).toBe(bytes.reduce((sum, more) => sum + more, argv));
+    expect(await store.storedBytes("acme")).toBe((await sum()) + argv);
     expect(await store.storedBytes("other")).toBe(0);
   });
 

@@ -102,6 +102,7 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       insert: (...args) => call(({ keys }) => keys.insert(...args)),
       list: () => call(({ keys }) => keys.list()),
       change: (...args) => call(({ keys }) => keys.change(...args)),
+      remove: (...args) => call(({ keys }) => keys.remove(...args)),
     },
     check: () => call((opened) => opened.check()),
     close: () => store.close(),

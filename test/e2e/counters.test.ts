@@ -131,7 +131,7 @@ print(os.WTERMSIG(status)); sys.exit(3)`;
     code,
     limits: { mem_mb: 64, disk_mb: 16 },
   });
-  // On cgroup v2 the whole group dies with it (memory.oom.group).
+  // On cgroup v2 the program's whole group dies with it (memory.oom.group).
   const isGroup = result["status"] === "oom_killed";
   expect(result).toMatchObject(
     isGroup ? { reason: "oom" } : { status: "failed", reason: "exit", exit_code: 3, stdout: "9\n" },

@@ -166,8 +166,8 @@ test("a host that forbids it is named, with the fix", async () => {
     ],
   });
   const cases: [string, RegExp][] = [
-    ["echo 1 > /proc/sys/user/max_user_namespaces", /sysctl -w user\.max_user_namespaces=10000/],
-    ["mount -t tmpfs none /proc/fs", /unmask=ALL|systempaths=unconfined|Unmasked/],
+    ["echo 1 > /proc/sys/user/max_user_namespaces", /user\.max_user_namespaces = 15000/],
+    ["mount -t tmpfs none /proc/fs", /umount|unmask=|systempaths=unconfined|Unmasked/],
   ];
   for (const [script, fix] of cases) {
     const ended = await run(cprgPath(), ["run", "-c", "print(1)"], inside(script));

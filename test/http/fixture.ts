@@ -6,7 +6,7 @@ import { type AppOptions, createApp } from "../../src/http/app.ts";
 import { startServer } from "../../src/http/serve.ts";
 import type { JobServiceOptions } from "../../src/jobs/service.ts";
 import { exportLog } from "../../src/record/export.ts";
-import { SandboxService } from "../../src/sandboxes/service.ts";
+import { SandboxService, type SandboxServiceOptions } from "../../src/sandboxes/service.ts";
 import type { Store } from "../../src/store/contract.ts";
 import { KeyRing } from "../../src/tenancy/key-ring.ts";
 import { parseKeyList } from "../../src/tenancy/keys.ts";
@@ -29,6 +29,7 @@ export interface FixtureOptions {
   readonly fake?: FakeOptions;
   readonly service?: Partial<JobServiceOptions>;
   readonly app?: Partial<AppOptions>;
+  readonly sandboxes?: Partial<SandboxServiceOptions>;
 }
 
 /** What an app needs of tenancy, over a store; keys may make as many requests as they like. */
@@ -40,7 +41,12 @@ export async function tenantsOf(store: Store, keys = new KeyRing(CONFIGURED)) {
 }
 
 /** Options of an app whose jobs run in a fake provider. */
-export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureOptions = {}) {
+export async function appOptions({
+  fake = {},
+  service = {},
+  sandboxes: given = {},
+  app = {},
+}: FixtureOptions = {}) {
   const started = await startService(fake, service);
   const ring = app.keys ?? new KeyRing(CONFIGURED);
   const tenants = await tenantsOf(started.store, ring);
@@ -52,6 +58,7 @@ export async function appOptions({ fake = {}, service = {}, app = {} }: FixtureO
     signingKey,
     instance: "instance-a",
     log: silentLog,
+    ...given,
   });
   const options: AppOptions = {
     jobs: started.jobs,

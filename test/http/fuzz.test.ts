@@ -19,6 +19,11 @@ const HANGS = "hang";
 /** Nothing upgrades a request in memory. */
 const UPGRADES = new Set(["GET /v1/jobs/{id}/stream", "GET /v1/execs/{id}/stream"]);
 
+/** Whether what was asked for can be had only once of one thing. */
+function isSpent({ method, path }: Operation, status: number): boolean {
+  return method === "DELETE" ? status === 200 : path.endsWith("/rotate");
+}
+
 const admin = new KeyRing(parseKeyList(`a:${KEY_A}`, { role: "admin", source: "CPRG_ADMIN_KEYS" }));
 
 async function fuzzedApp() {
@@ -113,6 +118,16 @@ async function deleteAgain({ ask }: Fuzzed, place: string): Promise<void> {
   expect([place, status]).toEqual([place, place.startsWith("/v1/keys/") ? 200 : 409]);
 }
 
+/** Where the next request goes: elsewhere, when the last one used up what was there. */
+async function nextPlace(
+  fuzzed: Fuzzed,
+  { operation, place, status }: { operation: Operation; place: string; status: number },
+): Promise<string> {
+  if (status >= 300 || !isSpent(operation, status)) return place;
+  if (operation.method === "DELETE") await deleteAgain(fuzzed, place);
+  return await placeFor(fuzzed, operation);
+}
+
 async function tryRoute(
   fuzzed: Fuzzed,
   operation: Operation,
@@ -130,10 +145,7 @@ async function tryRoute(
     if (operation.path === "/v1/sandboxes" && answer.status === 201) {
       await useUp(fuzzed, answer.headers.get("location") ?? "");
     }
-    if (isSame && operation.method === "DELETE" && answer.status === 200) {
-      await deleteAgain(fuzzed, place);
-      place = await placeFor(fuzzed, operation);
-    }
+    if (isSame) place = await nextPlace(fuzzed, { operation, place, status: answer.status });
   }
   await leave(fuzzed, place);
   return successes;

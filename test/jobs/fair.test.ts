@@ -2,9 +2,9 @@
 
 import { expect, test } from "bun:test";
 import type { Job } from "../../src/core/job.ts";
-import { TenantTurns, TURNS_REMEMBERED_MAX } from "../../src/tenancy/tenant-turns.ts";
 import { TENANT_BYTES_MAX } from "../../src/record/stored-bytes.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
+import { TenantTurns, TURNS_REMEMBERED_MAX } from "../../src/tenancy/tenant-turns.ts";
 import { sampleJob, sampleSpec } from "../store/samples.ts";
 import { ended, pythonSpec, startService } from "./fixture.ts";
 

@@ -15,6 +15,7 @@ import type {
   ExecNotice,
   ExecProvider,
   ExecSpec,
+  OpenOptions,
   OutputChannel,
   Reservation,
 } from "../../src/provider/contract.ts";
@@ -48,6 +49,8 @@ export interface FakeOptions {
   capacity?: number;
   openError?: unknown;
   execError?: unknown;
+  /** Of each lease in turn, whether it waited and what putting a file there fails of. */
+  waited?: readonly { readonly putError?: unknown; readonly execError?: unknown }[];
   reserveError?: unknown;
   releaseError?: unknown;
   /** What every program leaves in /workspace/out, by path; an error when nobody can look. */
@@ -66,6 +69,8 @@ export class FakeProvider implements ExecProvider {
   /** Most leases at once. */
   peak = 0;
   readonly kills: Kill[] = [];
+  /** How leases were asked for. */
+  readonly opens: OpenOptions[] = [];
   readonly limitsSeen: Limits[] = [];
   readonly #waiting: (() => void)[] = [];
 
@@ -101,8 +106,9 @@ export class FakeProvider implements ExecProvider {
     };
   }
 
-  async open(reservation: Reservation): Promise<ExecLease> {
+  async open(reservation: Reservation, options: OpenOptions = {}): Promise<ExecLease> {
     if (this.options.openError !== undefined) throw this.options.openError;
+    this.opens.push(options);
     this.open_ += 1;
     this.peak = Math.max(this.peak, this.open_);
     return new FakeLease(this, () => {
@@ -122,19 +128,27 @@ class FakeLease implements ExecLease {
   readonly modes = new Map<string, number>();
   readonly #provider: FakeProvider;
   readonly #onRelease: () => void;
+  readonly #waited: NonNullable<FakeOptions["waited"]>[number] | undefined;
   #isReleased = false;
 
   constructor(provider: FakeProvider, onRelease: () => void) {
     this.#provider = provider;
     this.#onRelease = onRelease;
+    this.#waited = provider.options.waited?.[provider.opens.length - 1];
+  }
+
+  get wasWaiting(): boolean {
+    return this.#waited !== undefined;
   }
 
   async exec(spec: ExecSpec): Promise<Exec> {
-    if (this.#provider.options.execError !== undefined) throw this.#provider.options.execError;
+    const { execError = this.#waited?.execError } = this.#provider.options;
+    if (execError !== undefined) throw execError;
     return new FakeExec(this.#provider, spec, this.files);
   }
 
   async putFile(path: string, content: Uint8Array, mode = 0o644): Promise<void> {
+    if (this.#waited?.putError !== undefined) throw this.#waited.putError;
     this.files.set(path, Buffer.from(content).toString("utf8"));
     this.modes.set(path, mode);
   }

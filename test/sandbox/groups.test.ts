@@ -262,7 +262,7 @@ host.describe("groups of other kinds", () => {
         stdin: "pipe",
       });
     const [left, right] = [await start(), await start()];
-    const reading = await readUntil(right, "ready");
+    const reading = await readUntil(right, "ready\n");
     left.kill("user");
     expect((await left.outcome).reason).toBe("user");
     await right.write(Buffer.from("still\n"));

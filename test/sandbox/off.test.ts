@@ -60,7 +60,7 @@ host.describe("the engine without a sandbox", () => {
   });
 
   test("holds to wall time and output, and ends the process group", async () => {
-    const lease = await open({ wall_seconds: paced(0.3), output_kb: 1 });
+    const lease = await open({ wall_seconds: paced(1), output_kb: 1 });
     const exec = await lease.exec({
       executable: "sh",
       arguments: ["-c", "sleep 1000 & echo $!; head -c 100000 /dev/zero; sleep 1000"],

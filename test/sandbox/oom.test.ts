@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { outcomeStatus } from "../../src/core/outcome.ts";
 import { requireHost } from "../helpers/host.ts";
 import { IS_V2 } from "./group-values.ts";
-import { ENV, finish, PYTHON, useEngine } from "./test-engine.ts";
+import { ENV, finish, PYTHON, readUntil, useEngine } from "./test-engine.ts";
 
 const host = requireHost({ sandbox: true });
 
@@ -83,6 +83,26 @@ ctypes.CDLL(None).syscall(${process.arch === "x64" ? 60 : 93}, 0)
     const hits = outcome.limitsHit.map(({ limit }) => limit);
     expect(hits.includes("mem_mb") || hits.includes("disk_mb")).toBe(true);
     if (outcome.reason === "oom") expect(hits).toContain("mem_mb");
+  });
+
+  test("a program that is killed for memory leaves others of its sandbox running", async () => {
+    const lease = await bench.open({ mem_mb: 64 });
+    const neighbour = await lease.exec({
+      executable: "/bin/sh",
+      arguments: ["-c", "echo ready; read line; echo still"],
+      variables: ENV,
+      stdin: "pipe",
+    });
+    const reading = await readUntil(neighbour, "ready\n");
+    const bomb = await lease.exec({ executable: PYTHON, arguments: ["-c", BOMB], variables: ENV });
+    expect((await finish(bomb)).outcome.reason).toBe("oom");
+    await neighbour.write(Buffer.from("\n"));
+    expect(await reading.rest()).toBe("still\n");
+    const outcome = await neighbour.outcome;
+    expect(outcome).toMatchObject({ exitCode: 0, reason: "exit" });
+    // Of cgroup v1 the kernel counts kills for the sandbox, not for one of its programs.
+    if (IS_V2) expect(outcome.limitsHit).toEqual([]);
+    await lease.release();
   });
 
   test("the sandbox survives the death of one program for memory", async () => {

@@ -2,6 +2,15 @@
 
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
+import { systemClock } from "../../src/core/clock.ts";
+import type { EventDraft } from "../../src/core/event.ts";
+import type { JobSpec } from "../../src/core/job.ts";
+import { DEFAULT_LIMITS } from "../../src/core/limits.ts";
+import { silentLog } from "../../src/core/log.ts";
+import { eventOf } from "../../src/core/output-text.ts";
+import { runJob } from "../../src/jobs/run.ts";
+import { StopSwitch } from "../../src/jobs/stop-switch.ts";
+import type { ExecProvider } from "../../src/provider/contract.ts";
 import { requireHost } from "../helpers/host.ts";
 import { groups, pidsOfRange } from "./snapshot.ts";
 import { ENV, finish, ID_RANGE, PYTHON, until, useEngine } from "./test-engine.ts";
@@ -9,6 +18,18 @@ import { ENV, finish, ID_RANGE, PYTHON, until, useEngine } from "./test-engine.t
 const host = requireHost({ sandbox: true });
 const POOL = 2;
 const DEADLINE = "the pool is full";
+
+const SPEC: JobSpec = {
+  language: "python",
+  code: "",
+  args: [],
+  stdinBase64: null,
+  files: [],
+  env: {},
+  limits: DEFAULT_LIMITS,
+  labels: {},
+  killGraceSeconds: 0,
+};
 
 host.describe("a pool of sandboxes", () => {
   const bench = useEngine({ pool: POOL });
@@ -85,6 +106,55 @@ host.describe("a pool of sandboxes", () => {
       expect((await run("print('alive')")).stdout).toBe("alive\n");
     }
     await filled();
+  });
+});
+
+host.describe("a job whose pooled sandbox dies before its program runs", () => {
+  const bench = useEngine({ pool: POOL });
+
+  test("runs once, in a new one", async () => {
+    await until(DEADLINE, () => bench.engine.status().pooled === POOL);
+    const { engine } = bench;
+    const opened: boolean[] = [];
+    const provider: ExecProvider = {
+      name: "local",
+      reserve: (limits, options) => engine.reserve(limits, options),
+      open: async (reservation, options) => {
+        const built = pidsOfRange(ID_RANGE);
+        const lease = await engine.open(reservation, options);
+        opened.push(lease.wasWaiting ?? false);
+        // Those that wait still die too: the new one must not be one of them.
+        if (opened.length === 1) for (const pid of built) process.kill(pid, "SIGKILL");
+        return lease;
+      },
+    };
+    const rows: EventDraft[] = [];
+    const outcome = await runJob({
+      spec: { ...SPEC, code: "print(6*7)" },
+      provider,
+      reservation: await engine.reserve(DEFAULT_LIMITS),
+      languages: engine.languages,
+      append: async (drafts) => rows.push(...drafts.map(({ draft }) => eventOf(draft))),
+      stop: new StopSwitch(),
+      clock: systemClock,
+      log: silentLog,
+    });
+    expect(outcome).toMatchObject({ reason: "exit", exitCode: 0 });
+    expect(rows.map(({ kind }) => kind)).toEqual(["started", "stdout"]);
+    expect(rows[1]?.data).toBe("42\n");
+    expect(opened).toEqual([true, false]);
+    expect(engine.status()).toMatchObject({ sandboxes: 0, reserved: { memMb: 0, pids: 0 } });
+  });
+
+  test("a program that could not be asked for says that it never ran", async () => {
+    const lease = await bench.open();
+    const built = pidsOfRange(ID_RANGE);
+    for (const pid of built) process.kill(pid, "SIGKILL");
+    await until("all are gone", () => built.every((pid) => !pidsOfRange(ID_RANGE).includes(pid)));
+    const spec = { executable: "/bin/true", arguments: [], variables: ENV };
+    const error = await lease.exec(spec).catch((thrown: unknown) => thrown);
+    expect(error).toMatchObject({ reason: "SANDBOX_GONE", setup: { step: "request" } });
+    await lease.release();
   });
 });
 

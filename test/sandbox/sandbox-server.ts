@@ -15,6 +15,7 @@ import type { FileStore } from "../../src/store/open.ts";
 import { openStore } from "../../src/store/open.ts";
 import { type Answer, type Ask, KEY_A, KEY_B, requestInit, tenantsOf } from "../http/fixture.ts";
 import { signingKey } from "../jobs/fixture.ts";
+import { TEST_TIMEOUT_MS } from "./pace.ts";
 import { expectNothingLeft, type Left, takeSnapshot } from "./snapshot.ts";
 import { ID_RANGE, makeDirs, openTestEngine, warmUp } from "./test-engine.ts";
 
@@ -59,7 +60,7 @@ export function openSocket(base: URL, path: string): OpenStream {
 
 /** One server for the tests of a file. */
 export function useSandboxServer(options: Partial<SandboxServiceOptions> = {}): SandboxServer {
-  setDefaultTimeout(60_000);
+  setDefaultTimeout(TEST_TIMEOUT_MS);
   const dirs = makeDirs();
   let engine: LocalEngine | undefined;
   // Clients of the same process keep connections, so descriptors are not compared.

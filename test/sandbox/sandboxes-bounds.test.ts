@@ -3,10 +3,12 @@
 import { expect } from "bun:test";
 import { EXECS_MAX, INPUT_WAITING_BYTES_MAX } from "../../src/sandboxes/bounds.ts";
 import { requireHost } from "../helpers/host.ts";
+import { paced } from "./pace.ts";
 import { useSandboxServer } from "./sandbox-server.ts";
-import { until } from "./test-engine.ts";
+import { isInit, pidsOfRange } from "./snapshot.ts";
+import { ID_RANGE, until } from "./test-engine.ts";
 
-const host = requireHost({ sandbox: true, ids: true });
+const host = requireHost({ sandbox: true });
 
 host.describe("bounds of open sandboxes", () => {
   let free = Number.POSITIVE_INFINITY;
@@ -37,7 +39,8 @@ host.describe("bounds of open sandboxes", () => {
 
   host.test("so many programs at once run in one", async () => {
     const id = await server.open({ limits: { pids: 1024, mem_mb: 512 } });
-    const sleeping = Array.from({ length: EXECS_MAX }, () => start(id, { argv: ["sleep", "100"] }));
+    const sleep = { argv: ["sleep", "1000"], limits: { wall_seconds: paced(30) } };
+    const sleeping = Array.from({ length: EXECS_MAX }, () => start(id, sleep));
     for (const { status } of await Promise.all(sleeping)) expect(status).toBe(202);
     const refused = await start(id, { argv: ["true"] });
     expect([refused.status, refused.json.reason]).toEqual([429, "EXECS"]);
@@ -105,18 +108,9 @@ host.describe("bounds of open sandboxes", () => {
 
   host.test("a sandbox that dies by itself is ended when it is next used", async () => {
     const id = await server.open();
-    const pid = (await server.sh(id, "cat /proc/self/uid_map")).stdout.trim().split(/\s+/)[1];
-    const { readdirSync, readFileSync } = await import("node:fs");
-    const init = readdirSync("/proc").find((name) => {
-      if (!/^\d+$/.test(name)) return false;
-      try {
-        const status = readFileSync(`/proc/${name}/status`, "utf8");
-        return status.includes(`\nUid:\t${pid}\t`) && /^NSpid:\t\d+\t1$/m.test(status);
-      } catch {
-        return false;
-      }
-    });
-    process.kill(Number(init), "SIGKILL");
+    const inits = pidsOfRange(ID_RANGE).filter(isInit);
+    expect(inits).toHaveLength(1);
+    process.kill(Number(inits[0]), "SIGKILL");
     const result = await server.sh(id, "echo on");
     expect(result.status).toBe("error");
     await until("it has ended", async () => {

@@ -106,10 +106,17 @@ function isInside(pid: number, own: number): boolean {
 /** The name of process 1 and of its keepers. */
 const INIT = "cprg-init";
 
+/** Whether it is process 1 of a sandbox. */
+export function isInit(pid: number): boolean {
+  return statusOf(pid)?.isFirst ?? false;
+}
+
 interface Status {
   readonly name: string;
   /** Whether it is in another pid namespace than this process. */
   readonly isNested: boolean;
+  /** Whether it is the first one of its namespace. */
+  readonly isFirst: boolean;
   readonly uid: number;
   readonly parent: number;
   readonly isZombie: boolean;
@@ -126,6 +133,7 @@ function statusOf(pid: number): Status | undefined {
     return {
       name: /^Name:\s+(.*)$/m.exec(text)?.[1] ?? "",
       isNested: /^NSpid:\s+\d+\s+\d+/m.test(text),
+      isFirst: /^NSpid:.*\t1$/m.test(text),
       uid: Number(/^Uid:\s+(\d+)/m.exec(text)?.[1]),
       parent: Number(/^PPid:\s+(\d+)/m.exec(text)?.[1]),
       isZombie: /^State:\s+Z/m.test(text),

@@ -3,7 +3,7 @@ import type { Exec, ExecLease } from "../../src/provider/contract.ts";
 import { requireHost } from "../helpers/host.ts";
 import { ENV, finish, PYTHON, readUntil, useEngine } from "./test-engine.ts";
 
-const host = requireHost({ sandbox: true, ids: true });
+const host = requireHost({ sandbox: true });
 
 const shell = (lease: ExecLease, script: string, size = { columns: 80, rows: 24 }): Promise<Exec> =>
   lease.exec({

@@ -1,9 +1,8 @@
 import { expect, test } from "bun:test";
-import { readFileSync } from "node:fs";
 import { outcomeStatus } from "../../src/core/outcome.ts";
 import { requireHost } from "../helpers/host.ts";
 import { paced } from "./pace.ts";
-import { pidsOfRange } from "./snapshot.ts";
+import { isInit, pidsOfRange } from "./snapshot.ts";
 import {
   ENV,
   finish,
@@ -217,7 +216,3 @@ host.describe("the end of a program", () => {
     await until("nothing is left", () => pidsOfRange(ID_RANGE).length === 0);
   });
 });
-
-function isInit(pid: number): boolean {
-  return /^NSpid:.*\t1$/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-}

@@ -181,19 +181,21 @@ export async function readUntil(exec: Exec, wanted: string): Promise<PartlyRead>
     if (done) return null;
     return value.type === "output" ? Buffer.from(value.bytes).toString() : "";
   };
+  // What came in one piece with the wanted text, and after it, is for the next look.
+  let unread = "";
   const readTo = async (text: string): Promise<void> => {
-    let seen = "";
-    while (!seen.includes(text)) {
+    while (!unread.includes(text)) {
       const more = await next();
-      if (more === null) throw new Error(`ended before "${text}": ${seen}`);
-      seen += more;
+      if (more === null) throw new Error(`ended before "${text}": ${unread}`);
+      unread += more;
     }
+    unread = unread.slice(unread.indexOf(text) + text.length);
   };
   await readTo(wanted);
   return {
     until: readTo,
     rest: async () => {
-      let rest = "";
+      let rest = unread;
       for (let more = await next(); more !== null; more = await next()) rest += more;
       return rest;
     },

@@ -45,8 +45,11 @@ test("what is remembered of a log is undone with a request that fails late", () 
   const head = { op: "head", input: { subject } } as const;
   expect(run(head)).toMatchObject({ output: { count: 1, complete: false, previous: null } });
   // The log is still open, and goes on where it stood.
-  const row = run({ op: "append", input: { subject, drafts: JSON.stringify([stdout("x")]) } });
-  expect(row).toMatchObject({ output: [{ seq: 2 }] });
+  const row = run({
+    op: "append",
+    input: { subject, drafts: JSON.stringify([stdout("x")]), isSilent: false },
+  });
+  expect(row).toMatchObject({ output: { seqs: [2] } });
   database.db.run("DROP TRIGGER late");
   expect(run(finish)).toMatchObject({ output: { status: "cancelled" } });
   expect(run(head)).toMatchObject({ output: { count: 3, complete: true } });
@@ -71,7 +74,7 @@ test("more logs than are remembered go on where they stood", () => {
   const round = Array.from({ length: OPEN_LOGS_MAX + 50 }, (_, index): StoreRequest => {
     return {
       op: "append",
-      input: { subject: `exec:${index}`, drafts: JSON.stringify([stdout("x")]) },
+      input: { subject: `exec:${index}`, drafts: JSON.stringify([stdout("x")]), isSilent: false },
     };
   });
   for (const seq of [1, 2]) {

@@ -149,6 +149,8 @@ test("a commit between a reader's look and its wait is not lost", async () => {
     ...events,
     read: async (...args) => {
       const page = await events.read(...args);
+      // Only the first is slow: a second look finds what came meanwhile.
+      if (gates.length > 0) return page;
       const gate = Promise.withResolvers<void>();
       gates.push(gate);
       await gate.promise;
@@ -242,6 +244,41 @@ test("readers that keep up are fed without reading the store, idle ones cost not
   await Promise.all(readers.map(({ done }) => done));
 });
 
+test("lines are asked for only when a reader waits for them or is close behind", async () => {
+  const { events } = memoryStore();
+  const silent: boolean[] = [];
+  const feed = new Feed({
+    ...events,
+    append: (subject, drafts, options = {}) => {
+      silent.push(options.isSilent ?? false);
+      return events.append(subject, drafts, options);
+    },
+  });
+  const append = async () => await feed.append(A, [stdout("x".repeat(TAIL_BYTES_MAX / 4))]);
+  await append();
+  expect(silent).toEqual([true]);
+  const { signal } = new AbortController();
+  const pages = feed.subscribe(A, { fromSeq: 1, signal })[Symbol.asyncIterator]();
+  const seqs = async () => (await pages.next()).value?.map(({ seq }: EventLine) => seq);
+  expect(await seqs()).toEqual([1]);
+  const second = seqs();
+  await settle();
+  await append();
+  expect(await second).toEqual([2]);
+  // It reads no further: the tail moves on until it has passed the reader by.
+  for (let count = 0; count < 6; count += 1) await append();
+  expect(silent).toEqual([true, false, false, false, false, true, true, true]);
+  const rest: number[] = [];
+  while (rest.length < 6) rest.push(...(await seqs()));
+  expect(rest).toEqual([3, 4, 5, 6, 7, 8]);
+  const last = seqs();
+  await settle();
+  await append();
+  expect(await last).toEqual([9]);
+  expect(silent.at(-1)).toBe(false);
+  await pages.return?.();
+});
+
 test("the tails of logs that nobody reads any more make room for others", async () => {
   const log = countedLog();
   const feed = new Feed(log);
@@ -250,6 +287,7 @@ test("the tails of logs that nobody reads any more make room for others", async 
   const count = Math.ceil(TAILS_BYTES_MAX / bytes) + 1;
   for (let index = 0; index < count; index += 1) {
     const reader = new Reader(feed, 1, `exec:${index}`);
+    await settle();
     await feed.append(`exec:${index}`, [stdout("x".repeat(bytes))]);
     await reader.has(1);
     reader.stop.abort();

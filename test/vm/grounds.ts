@@ -12,6 +12,8 @@ export interface Ground {
   readonly cgroup: "v1" | "v2" | "own";
   /** Needs (test/helpers/host.ts) that its kernel cannot meet, and why: what a skip may name. */
   readonly lacks: Readonly<Record<string, string>>;
+  /** Test files that are run there where not all are; `executable` is dist/cprg itself. */
+  readonly files?: readonly string[];
 }
 
 /** What no kernel gives a user. */
@@ -83,6 +85,21 @@ export const GROUNDS: readonly Ground[] = [
       ...V2_LACKS,
       "32-bit-entry": "no instruction of a 64-bit program on aarch64 enters as a 32-bit one",
     },
+    // What differs by machine: the C, its structures and numbers, the filter, and what they hold.
+    files: [
+      ...[
+        "executable",
+        "canary",
+        "cgroup",
+        "entries",
+        "host-report",
+        "ids",
+        "isolation",
+        "languages",
+      ],
+      ...["layout", "limits", "native", "oom", "output", "run", "seccomp", "setup-failure"],
+      ...["setup-steps", "terminal", "termination", "transfer"],
+    ],
   },
 ];
 

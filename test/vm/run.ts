@@ -62,7 +62,12 @@ function boot(ground: Ground): Promise<Ended> {
   const packages = fetchPackages(ground.arch, CACHE);
   const built = builtFor(ground.arch);
   const disks = buildDisks(ground.arch, { packages, built, cache: CACHE });
-  return runMachine(ground, { disks, folder: CACHE, files: values.files, onLine: progress });
+  return runMachine(ground, { disks, folder: CACHE, files: filesOf(ground), onLine: progress });
+}
+
+/** Names between commas; empty: all. */
+function filesOf({ files = [] }: Ground): string {
+  return values.files === "" ? files.join(",") : values.files;
 }
 
 /** What make has built, and the runtime that runs the tests. */
@@ -85,7 +90,7 @@ async function runHere(ground: Ground): Promise<Ended> {
   const script = join(import.meta.dir, "guest/suite.ts");
   const child = spawn(
     process.execPath,
-    [script, "--user", ground.user, "--report", reportPath, "--files", values.files],
+    [script, "--user", ground.user, "--report", reportPath, "--files", filesOf(ground)],
     { stdio: ["ignore", "inherit", "inherit"] },
   );
   const [code] = (await once(child, "exit")) as [number | null];

@@ -3,7 +3,6 @@
 import { Hono } from "hono";
 import { invalid } from "../../core/errors.ts";
 import { isId } from "../../core/ids.ts";
-import type { Limits } from "../../core/limits.ts";
 import type { KeyRegistry } from "../../tenancy/key-registry.ts";
 import { type BodyRules, readJson } from "../body.ts";
 import { listCursor, readCursor } from "../cursors.ts";
@@ -16,18 +15,16 @@ import { readQuery } from "../query.ts";
 /** What the routes work with. */
 export interface KeyRoutesOptions {
   readonly registry: KeyRegistry;
-  /** The server's ceilings. */
-  readonly ceilings: Limits;
   readonly bodies: BodyRules;
 }
 
 /** The routes beneath `/v1/keys`. */
-export function keyRoutes({ registry, ceilings, bodies }: KeyRoutesOptions): Hono<AppEnv> {
+export function keyRoutes({ registry, bodies }: KeyRoutesOptions): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
 
   app.post("/", async (c) => {
     readQuery(c, []);
-    const made = await registry.create(keyRequest(await readJson(c, bodies), ceilings));
+    const made = await registry.create(keyRequest(await readJson(c, bodies)));
     c.header("Location", `/v1/keys/${made.stored.id}`);
     return c.json(madeView(made), 201);
   });

@@ -40,7 +40,7 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
     readQuery(c, []);
     const { tenant, ceilings } = c.get("principal");
     const request = sandboxRequest(await readJson(c, options.bodies));
-    const spec = sandboxSpec(request, ceilings ?? options.ceilings);
+    const spec = sandboxSpec(request, { ...options.ceilings, ...ceilings });
     const sandbox = await patiently(c, 0, ({ signal }) =>
       sandboxes.create(tenant, spec, { signal }),
     );
@@ -95,7 +95,7 @@ async function startExec(c: Context<AppEnv, "/:id/execs">, options: SandboxRoute
   const isInteractive = request.terminal !== undefined || request.isInputOpen === true;
   // Whoever is to send input cannot wait for the end first.
   const waitMs = (asked ?? (isInteractive ? 0 : WAIT_SECONDS_DEFAULT)) * 1000;
-  const ceilings = own ?? options.ceilings;
+  const ceilings = { ...options.ceilings, ...own };
   // Taken first: what has started cannot be refused.
   const place = wantsEvents(c.req.header("accept")) ? streamed.place(c) : null;
   const start = { request, ceilings, signal: c.get("signal") };

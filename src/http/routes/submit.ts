@@ -86,7 +86,7 @@ async function submit(
   { request, body, key }: Submission,
 ): Promise<{ view: JobView; isEarlier: boolean }> {
   const { tenant, ceilings } = c.get("principal");
-  const spec = jobSpec(request, ceilings ?? options.ceilings);
+  const spec = jobSpec(request, { ...options.ceilings, ...ceilings });
   const signal = c.get("signal");
   if (key === undefined) {
     return { view: jobView(await jobs.submit(tenant, spec, { signal })), isEarlier: false };

@@ -48,9 +48,12 @@ async function append(store: FileStore): Promise<void> {
   const subject: Subject = `exec:${newId()}`;
   const draft = { at: Date.now(), draft: { kind: "stdout", data: TEXT } } as const;
   const batch = Array(BATCH).fill(draft);
-  const appends = Array.from({ length: ROWS / BATCH }, () => store.events.append(subject, batch));
-  const lines = (await Promise.all(appends)).flat();
-  if (lines.length !== ROWS || lines.at(-1)?.seq !== ROWS) throw new Error("rows are missing");
+  // Nobody follows the log; one who did would have the lines read to it.
+  const appends = Array.from({ length: ROWS / BATCH }, () =>
+    store.events.append(subject, batch, { isSilent: true }),
+  );
+  await Promise.all(appends);
+  if ((await store.events.head(subject))?.count !== ROWS) throw new Error("rows are missing");
 }
 
 function openBare(path: string): Database {

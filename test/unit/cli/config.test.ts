@@ -162,9 +162,7 @@ ceilings = { mem_mb = 512 }
         { tenant: "default", role: "tenant", hash: hashKey(`${key}2`) },
       ],
     });
-    expect(keys).toMatchObject([
-      { tenant: "t", role: "admin", ceilings: { mem_mb: 512, pids: 1024 } },
-    ]);
+    expect(keys).toMatchObject([{ tenant: "t", role: "admin", ceilings: { mem_mb: 512 } }]);
     expect(Buffer.from(keys[0]?.hash ?? []).toString("hex")).toBe(hash);
   });
 

@@ -142,9 +142,9 @@ test("takeSignals() cancels at the first signal, kills at each further one, and 
     terminal.send("SIGTERM");
     expect(signals.first).toBe("SIGTERM");
     const end = { reason: "user", exitCode: null, signal: "SIGTERM", error: null } as const;
-    expect(runExitCode(end, { limits: {}, stoppedBy: signals.first })).toBe(143);
+    expect(runExitCode(end, { command: "run", limits: {}, stoppedBy: signals.first })).toBe(143);
     const own = { ...end, reason: "exit", exitCode: 3 } as const;
-    expect(runExitCode(own, { limits: {}, stoppedBy: signals.first })).toBe(3);
+    expect(runExitCode(own, { command: "run", limits: {}, stoppedBy: signals.first })).toBe(3);
   }
   terminal.send("SIGINT");
   expect(calls).toEqual(["cancel", "kill", "kill"]);

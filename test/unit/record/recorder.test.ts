@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { type Clock, systemClock } from "../../../src/core/clock.ts";
 import type { EventDraft } from "../../../src/core/event.ts";
+import { eventOf } from "../../../src/core/output-text.ts";
 import type { ExecNotice, OutputChannel } from "../../../src/provider/contract.ts";
 import {
   COMMIT_EVENTS_MAX,
@@ -32,7 +33,7 @@ function recorder(options: Partial<RecorderOptions> = {}) {
     recorder: made,
     batches,
     failures,
-    drafts: () => batches.flat().map(({ draft }) => draft),
+    drafts: () => batches.flat().map(({ draft }) => eventOf(draft)),
   };
 }
 
@@ -146,7 +147,8 @@ describe("Recorder.follow()", () => {
         await go.promise;
       })(),
     );
-    expect((await committed.promise)[0]?.draft).toEqual({ kind: "stdout", data: "name? " });
+    const [first] = await committed.promise;
+    expect(first?.draft).toEqual({ kind: "stdout", bytes: Uint8Array.from(Buffer.from("name? ")) });
     go.resolve();
     await followed;
   });
@@ -168,7 +170,7 @@ describe("Recorder.follow()", () => {
         for (let count = 0; count < 200; count++) {
           taken += 1;
           most = Math.max(most, taken - committed);
-          yield output(chunk);
+          yield output(chunk.slice());
         }
       })(),
     );
@@ -203,6 +205,18 @@ describe("Recorder.follow()", () => {
     expect([taken, calls, failures.length]).toEqual([1000, 1, 1]);
   });
 
+  test("frees the memory of what it has taken, and of nothing beside it", async () => {
+    const { recorder: made, drafts } = recorder();
+    const whole = new Uint8Array(64 * 1024).fill(0x61);
+    const large = new Uint8Array(64 * 1024).fill(0x62);
+    const part = large.subarray(0, 32 * 1024);
+    await made.follow(from([output(whole), output(part)]));
+    expect(whole.buffer.byteLength).toBe(0);
+    expect(large.buffer.byteLength).toBe(64 * 1024);
+    const text = `${"a".repeat(64 * 1024)}${"b".repeat(32 * 1024)}`;
+    expect(bytesOf(drafts(), "stdout").toString()).toBe(text);
+  });
+
   test("times never go back, and are those of the first byte", async () => {
     const times = [1000, 2000, 500, 3000];
     const clock: Clock = { now: () => times.shift() ?? 4000, monotonicMs: () => 0 };
@@ -210,6 +224,6 @@ describe("Recorder.follow()", () => {
     await made.follow(from([output("a"), output("b", "stderr"), output("c"), output("d")]));
     const rows = batches.flat();
     expect(rows.map(({ at }) => at)).toEqual([1000, 2000, 2000]);
-    expect(rows.map(({ draft }) => draft.data)).toEqual(["a", "b", "cd"]);
+    expect(rows.map(({ draft }) => eventOf(draft).data)).toEqual(["a", "b", "cd"]);
   });
 });

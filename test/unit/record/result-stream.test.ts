@@ -2,7 +2,6 @@ import { describe, expect, test } from "bun:test";
 import type { Job } from "../../../src/core/job.ts";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
 import { resultHead } from "../../../src/jobs/views.ts";
-import { outputRow } from "../../../src/record/output-rows.ts";
 import { resultStream } from "../../../src/record/result-stream.ts";
 import type { TimedDraft } from "../../../src/store/contract.ts";
 import { memoryStore } from "../../../src/store/memory-store.ts";
@@ -32,8 +31,7 @@ async function resultOf(drafts: readonly TimedDraft[]) {
 }
 
 function rowOf(kind: "stdout" | "stderr", bytes: Uint8Array): TimedDraft {
-  const { data, encoding } = outputRow(bytes);
-  return { at: 1, draft: { kind, data, ...(encoding === undefined ? {} : { encoding }) } };
+  return { at: 1, draft: { kind, bytes: Uint8Array.from(bytes) } };
 }
 
 /** The exact bytes are there: as text, or in base64 where text cannot hold them. */

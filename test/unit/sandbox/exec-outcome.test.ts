@@ -34,7 +34,7 @@ const facts = (fields: Partial<OutcomeFacts>): OutcomeFacts => {
     endNs: 2_000_000_000n,
     request: null,
     killSentNs: null,
-    counters: { oomKills: 0, cpuUs: 1500, memoryPeakBytes: 7, pidsPeak: 3 },
+    counters: { oomKills: 0, sandboxOomKills: 0, cpuUs: 1500, memoryPeakBytes: 7, pidsPeak: 3 },
     limits: DEFAULT_LIMITS,
     watch: {
       hits,
@@ -49,7 +49,7 @@ const killed = (signal: number, atNs = 2_000_000_000n): OutcomeFacts["main"] => 
   type: "ended",
   report: report({ code: -1, signal, atNs }),
 });
-const oom = { oomKills: 1, cpuUs: 0, memoryPeakBytes: 7, pidsPeak: 3 };
+const oom = { oomKills: 1, sandboxOomKills: 1, cpuUs: 0, memoryPeakBytes: 7, pidsPeak: 3 };
 
 describe("decideOutcome()", () => {
   test("takes code, signal, time and usage from the reports and counters", () => {
@@ -73,6 +73,19 @@ describe("decideOutcome()", () => {
   const table: readonly (readonly [string, Partial<OutcomeFacts>, string])[] = [
     ["SIGKILL with a risen counter is oom", { main: killed(9), counters: oom }, "oom"],
     ["SIGKILL without one is a signal", { main: killed(9) }, "signal"],
+    [
+      "SIGKILL with a counter that rose for another program is a signal",
+      { main: killed(9), counters: { ...oom, oomKills: 0 } },
+      "signal",
+    ],
+    [
+      "a lost sandbox whose process 1 alone was killed for memory is oom",
+      {
+        main: { type: "lost", death: { code: null, signal: 9 } },
+        counters: { ...oom, oomKills: 0 },
+      },
+      "oom",
+    ],
     ["an exit with a risen counter is an exit", { counters: oom }, "exit"],
     [
       "another signal with a risen counter is a signal",

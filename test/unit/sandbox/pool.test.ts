@@ -20,11 +20,13 @@ function poolOf(sandboxesMax: number, log: Log = silentLog) {
   const built: Built[] = [];
   let gate: Promise<void> | null = null;
   let failure: Error | null = null;
+  let calm: Promise<void> = Promise.resolve();
   const dead = new Set<number>();
   const pool = new SandboxPool({
     sandboxesMax,
     log,
     isAlive: ({ pid }) => !dead.has(pid),
+    calm: () => calm,
     build: async (limits) => {
       await gate;
       if (failure !== null) throw failure;
@@ -59,6 +61,12 @@ function poolOf(sandboxesMax: number, log: Log = silentLog) {
         gate = null;
         resolve();
       };
+    },
+    /** Somebody is in a hurry until the result is called. */
+    rush: () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      calm = promise;
+      return resolve;
     },
     fail: (error: Error | null) => {
       failure = error;
@@ -188,6 +196,7 @@ test("the end takes those that wait and the one that is being built, and starts 
   await settle();
   const open = block();
   pool.take(DEFAULT_LIMITS);
+  await settle();
   const closing = pool.close();
   expect(pool.take(BIG)).toBeNull();
   open();
@@ -230,4 +239,19 @@ test("gives way: all that wait or are being built are gone when it says so", asy
   pool.take(DEFAULT_LIMITS);
   await settle();
   expect(pool.size).toBe(3);
+});
+
+test("the successor is not built beside whoever took what was there, and none is forgotten", async () => {
+  const { pool, built, rush } = poolOf(2);
+  pool.fill(DEFAULT_LIMITS);
+  await settle();
+  const calmDown = rush();
+  expect(pool.take(DEFAULT_LIMITS)?.pid).toBe(1);
+  await settle();
+  expect(pool.take(DEFAULT_LIMITS)?.pid).toBe(2);
+  await settle();
+  expect(built).toHaveLength(2);
+  calmDown();
+  await settle();
+  expect(pool.size).toBe(2);
 });

@@ -1,5 +1,7 @@
 import { describe, expect, test } from "bun:test";
+import { existsSync } from "node:fs";
 import { CprgError } from "../../../src/core/errors.ts";
+import { judgeHost, type RawHost } from "../../../src/sandbox/host-facts.ts";
 import { stepError } from "../../../src/sandbox/steps.ts";
 import {
   explainRootless,
@@ -7,23 +9,32 @@ import {
   readUsernsFacts,
   type UsernsFacts,
 } from "../../../src/sandbox/userns-problem.ts";
+import { HOSTS, type HostName } from "./captured-hosts.ts";
+
+/** A captured host, with more of its files. */
+function facts(name: HostName, files: RawHost["files"] = {}): UsernsFacts {
+  const captured: RawHost = HOSTS[name];
+  const host = judgeHost({ ...captured, uid: 1000, files: { ...captured.files, ...files } });
+  return { host, hasUserNamespaces: true };
+}
 
 /** A host where nothing is in the way. */
-const OPEN: UsernsFacts = {
-  maxUserNamespaces: 96_364,
-  unprivilegedClone: null,
-  apparmorRestrict: null,
-  container: null,
-  isProcMasked: false,
-  isFiltered: false,
-};
-
-const DEBIAN_OFF: UsernsFacts = { ...OPEN, unprivilegedClone: 0 };
-const UBUNTU_24_04: UsernsFacts = { ...OPEN, unprivilegedClone: 1, apparmorRestrict: 1 };
-const HARDENED: UsernsFacts = { ...OPEN, maxUserNamespaces: 0 };
-const PODMAN: UsernsFacts = { ...OPEN, container: "podman", isProcMasked: true, isFiltered: true };
-const DOCKER: UsernsFacts = { ...PODMAN, container: "docker" };
-const POD: UsernsFacts = { ...PODMAN, container: "other" };
+const OPEN = facts("Fedora 42 user");
+const DEBIAN_OFF = facts("Debian 10 user");
+const UBUNTU_24_04 = facts("Ubuntu 24.04 user");
+const HARDENED = facts("Rocky 9, no user namespaces");
+const PODMAN = facts("Podman on Fedora");
+const DOCKER = facts("Docker on Debian");
+const POD = facts("Kubernetes");
+const UNFILTERED = { "/proc/self/status": "Seccomp:\t0\n" };
+/** Something else than an engine: a unit, or a sandbox of the desktop. */
+const FILTERED = facts("Fedora 42 user", { "/proc/self/status": "Seccomp:\t2\n" });
+const COVERED = facts("Alpine without cgroups", {
+  "/proc/self/mountinfo": "610 600 0:60 / /proc/kcore ro - tmpfs tmpfs rw\n",
+});
+const AUTOFS = facts("Fedora 42 user", {
+  "/proc/self/mountinfo": "31 23 0:28 / /proc/sys/fs/binfmt_misc rw - autofs systemd-1 rw\n",
+});
 
 describe("findProblem() names what forbids a user's sandbox", () => {
   const cases: readonly [string, UsernsFacts, string, string, string | null, string][] = [
@@ -33,7 +44,7 @@ describe("findProblem() names what forbids a user's sandbox", () => {
       "clone",
       "ENOSPC",
       "MAX_USER_NAMESPACES",
-      "user.max_user_namespaces=10000",
+      "user.max_user_namespaces = 15000",
     ],
     [
       "all used up",
@@ -41,7 +52,7 @@ describe("findProblem() names what forbids a user's sandbox", () => {
       "clone",
       "ENOSPC",
       "MAX_USER_NAMESPACES",
-      "user.max_user_namespaces=10000",
+      "user.max_user_namespaces = 15000",
     ],
     ["none allowed in ours", HARDENED, "capabilities", "ENOSPC", "MAX_USER_NAMESPACES", "sysctl"],
     [
@@ -50,7 +61,7 @@ describe("findProblem() names what forbids a user's sandbox", () => {
       "clone",
       "EPERM",
       "USERNS_CLONE_OFF",
-      "unprivileged_userns_clone=1",
+      "unprivileged_userns_clone = 1",
     ],
     [
       "AppArmor at the clone",
@@ -62,7 +73,7 @@ describe("findProblem() names what forbids a user's sandbox", () => {
     ],
     ["AppArmor at the map", UBUNTU_24_04, "id_map", "EPERM", "APPARMOR_USERNS", "userns,"],
     ["AppArmor at the mount", UBUNTU_24_04, "private", "EACCES", "APPARMOR_USERNS", "userns=0"],
-    ["a covered /proc in podman", PODMAN, "mount", "EPERM", "PROC_MASKED", "unmask=ALL"],
+    ["a covered /proc in podman", PODMAN, "mount", "EPERM", "PROC_MASKED", "unmask=/proc/*"],
     [
       "a covered /proc in docker",
       DOCKER,
@@ -75,7 +86,7 @@ describe("findProblem() names what forbids a user's sandbox", () => {
     ["docker's filter", DOCKER, "clone", "EPERM", "CONTAINER", "seccomp=unconfined"],
     [
       "docker's AppArmor",
-      { ...DOCKER, isFiltered: false },
+      facts("Docker on Debian", UNFILTERED),
       "root_tmpfs",
       "EACCES",
       "CONTAINER",
@@ -83,11 +94,47 @@ describe("findProblem() names what forbids a user's sandbox", () => {
     ],
     [
       "a kernel without",
-      { ...OPEN, maxUserNamespaces: null },
+      { ...OPEN, hasUserNamespaces: false },
       "clone",
       "EINVAL",
       "NO_USERNS",
       "CONFIG_USER_NS",
+    ],
+    ["a filter of no engine's", FILTERED, "clone", "EPERM", "FILTERED", "SystemCallFilter="],
+    ["a filter at a mount", FILTERED, "private", "EPERM", "FILTERED", "In the unit"],
+    [
+      "a filter and no systemd",
+      facts("Alpine without cgroups", { "/proc/self/status": "Seccomp:\t2\n" }),
+      "clone",
+      "EPERM",
+      "FILTERED",
+      "Start it outside",
+    ],
+    [
+      "a covered /proc and no engine",
+      COVERED,
+      "mount",
+      "EPERM",
+      "PROC_MASKED",
+      "umount /proc/kcore",
+    ],
+    [
+      "what systemd waits on in /proc covers nothing",
+      AUTOFS,
+      "mount",
+      "EPERM",
+      "USERNS_DENIED",
+      "dmesg",
+    ],
+    ["a pod's filter", POD, "clone", "EPERM", "CONTAINER", "seccompProfile"],
+    ["LXC", facts("LXC"), "clone", "EPERM", "CONTAINER", "lxc.seccomp.profile"],
+    [
+      "a limit around a container",
+      facts("Docker on Debian", { "/proc/sys/user/max_user_namespaces": "0\n" }),
+      "clone",
+      "ENOSPC",
+      "MAX_USER_NAMESPACES",
+      "On the machine around",
     ],
     ["an unknown module", OPEN, "private", "EACCES", "USERNS_DENIED", "dmesg"],
     ["an unknown module at the clone", OPEN, "clone", "EPERM", "USERNS_DENIED", "dmesg"],
@@ -103,6 +150,18 @@ describe("findProblem() names what forbids a user's sandbox", () => {
       expect(problem?.hint ?? "").toContain(hint);
     });
   }
+});
+
+test("what is advised is for what is around the process", () => {
+  const engines = /docker|podman|lxc|securityContext/i;
+  for (const open of [OPEN, FILTERED, COVERED, AUTOFS, DEBIAN_OFF, HARDENED, UBUNTU_24_04]) {
+    for (const step of ["clone", "id_map", "private", "mount", "pivot"]) {
+      const problem = findProblem(open, { step, index: 0, errnoName: "EPERM" });
+      expect(problem?.hint ?? "").not.toMatch(engines);
+    }
+  }
+  const pod = findProblem(POD, { step: "clone", index: 0, errnoName: "EPERM" });
+  expect(pod?.hint).not.toMatch(/docker|podman/);
 });
 
 test("explainRootless() keeps the step that failed, and what is no set-up as it is", () => {
@@ -122,7 +181,7 @@ test("explainRootless() keeps the step that failed, and what is no set-up as it 
 });
 
 test("readUsernsFacts() reads this host", () => {
-  const facts = readUsernsFacts();
-  expect(facts.maxUserNamespaces === null || facts.maxUserNamespaces >= 0).toBe(true);
-  expect([null, "docker", "podman", "other"]).toContain(facts.container);
+  const { hasUserNamespaces, host } = readUsernsFacts();
+  expect(hasUserNamespaces).toBe(existsSync("/proc/sys/user/max_user_namespaces"));
+  expect(host.userNamespaces.max).toBeGreaterThanOrEqual(0);
 });

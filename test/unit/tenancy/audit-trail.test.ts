@@ -1,6 +1,7 @@
 import { expect, test } from "bun:test";
 import { AUDIT_SUBJECT, type AuditRecord } from "../../../src/core/audit.ts";
 import { silentLog } from "../../../src/core/log.ts";
+import { eventOf } from "../../../src/core/output-text.ts";
 import type { EventLog, TimedDraft } from "../../../src/store/contract.ts";
 import { memoryStore } from "../../../src/store/memory-store.ts";
 import { AuditTrail, NOBODY } from "../../../src/tenancy/audit-trail.ts";
@@ -24,7 +25,7 @@ function useTrail(options: { waitingMax?: number } = {}) {
     return await store.events.append(subject, drafts);
   };
   const trail = new AuditTrail({ events: { append }, log: silentLog, ...options });
-  const rows = () => calls.flat().map(({ draft }) => draft.data as AuditRecord);
+  const rows = () => calls.flat().map(({ draft }) => eventOf(draft).data as AuditRecord);
   return { trail, calls, rows, state };
 }
 

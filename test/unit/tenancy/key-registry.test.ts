@@ -1,5 +1,4 @@
 import { describe, expect, test } from "bun:test";
-import { CEILING_LIMITS } from "../../../src/core/limits.ts";
 import { memoryKeys } from "../../../src/store/memory-keys.ts";
 import { KeyRegistry, type KeyRequest } from "../../../src/tenancy/key-registry.ts";
 import { KeyRing } from "../../../src/tenancy/key-ring.ts";
@@ -19,7 +18,7 @@ const tenantKey: KeyRequest = { tenant: "a", role: "tenant" };
 describe("KeyRegistry", () => {
   test("makes keys that work, and stores only their hash", async () => {
     const { registry, ring, store } = await useRegistry();
-    const ceilings = { ...CEILING_LIMITS, pids: 9 };
+    const ceilings = { pids: 9 };
     const request = { ...tenantKey, name: "ci", ceilings, ratePerMin: 7 };
     const { key, stored } = await registry.create(request);
     expect(key).toMatch(/^cprg_[0-9a-f]{64}$/);
@@ -89,6 +88,48 @@ describe("KeyRegistry", () => {
     expect(ring.authenticate(made.key)).toBeNull();
     expect(ring.authenticate(next.key)).not.toBeNull();
     await expect(registry.rotate(made.stored.id, 0)).rejects.toMatchObject({ reason: "KEY_ENDED" });
+  });
+
+  test("rotates once, however often it is asked, and the successor has the whole life", async () => {
+    const { registry, clock } = await useRegistry();
+    const { stored } = await registry.create({ ...tenantKey, expiresInSeconds: 1000 });
+    clock.time += 400_000;
+    const asked = Array.from({ length: 8 }, () =>
+      registry.rotate(stored.id, 60).catch((error: { reason: string }) => error.reason),
+    );
+    const answers = await Promise.all(asked);
+    const made = answers.filter((answer) => typeof answer !== "string");
+    expect(made).toHaveLength(1);
+    expect(answers.filter((answer) => answer === "KEY_ROTATED")).toHaveLength(7);
+    expect(made[0]).toMatchObject({ stored: { expiresAt: clock.time + 1_000_000 } });
+    expect(registry.get(stored.id)).toMatchObject({ rotatedAt: clock.time });
+    await expect(registry.rotate(stored.id, 60)).rejects.toMatchObject({ reason: "KEY_ROTATED" });
+  });
+
+  test("a short overlap shortens nothing but the old key", async () => {
+    const { registry } = await useRegistry();
+    const { stored } = await registry.create(tenantKey);
+    const second = await registry.rotate(stored.id, 0.3);
+    const third = await registry.rotate(second.stored.id, 3);
+    expect([second.stored.expiresAt, third.stored.expiresAt]).toEqual([null, null]);
+  });
+
+  test("forgets keys that ended before a time, and no others", async () => {
+    const { registry, store, clock } = await useRegistry();
+    const ended = await registry.create({ ...tenantKey, expiresInSeconds: 1 });
+    const revoked = await registry.create(tenantKey);
+    const stays = await registry.create({ ...tenantKey, expiresInSeconds: 100 });
+    await registry.create(tenantKey);
+    clock.time += 50_000;
+    await registry.revoke(revoked.stored.id);
+    await registry.forgetEnded(clock.time);
+    const ids = () => registry.list().map(({ id }) => id);
+    expect(ids()).not.toContain(ended.stored.id);
+    expect(ids()).toContain(revoked.stored.id);
+    await registry.forgetEnded(clock.time + 1);
+    expect(ids()).not.toContain(revoked.stored.id);
+    expect(ids()).toContain(stays.stored.id);
+    expect((await store.list()).map(({ id }) => id)).toEqual(ids());
   });
 
   test("stores uses", async () => {

@@ -66,7 +66,8 @@ say({
   slowness,
 });
 if (isUser) prepareUser();
-if (values.files === "") {
+const names = values.files.split(",").filter((name) => name !== "");
+if (names.length === 0 || names.includes("executable")) {
   say({ type: "start", file: EXECUTABLE });
   say(runExecutable());
 }
@@ -78,7 +79,6 @@ rmSync(scratch, { recursive: true, force: true });
 say({ type: "end" });
 
 function testFiles(): string[] {
-  const names = values.files.split(",").filter((name) => name !== "");
   return readdirSync(FOLDER)
     .filter((name) => name.endsWith(".test.ts"))
     .filter((name) => names.length === 0 || names.includes(name.replace(/\.test\.ts$/, "")))

@@ -1,0 +1,2 @@
+/** A type of the DOM that Connect's declarations name. */
+type HeadersInit = Bun.HeadersInit;
