@@ -17,6 +17,12 @@ export interface PageBounds {
   readonly maxBytes: number;
 }
 
+/**
+ * Characters of pages after which garbage is collected. A page becomes garbage of several times its
+ * size, and the runtime lets the heap grow by more than a flood of readers may cost before it collects.
+ */
+const COLLECT_EVERY_CHARS = 8 * 1024 * 1024;
+
 type Reads = Pick<EventLog, "read">;
 
 /** One page of a log, as `EventLog.read`, when it is this reader's turn: first come, first served. */
@@ -28,7 +34,9 @@ export async function readPage(
   const turns = turnsOf(events);
   await turns.enter();
   try {
-    return await events.read(subject, fromSeq, bounds);
+    const page = await events.read(subject, fromSeq, bounds);
+    turns.count(page);
+    return page;
   } finally {
     turns.leave();
   }
@@ -46,6 +54,7 @@ function turnsOf(events: Reads): Turns {
 class Turns {
   readonly #waiting: (() => void)[] = [];
   #inside = 0;
+  #chars = 0;
 
   async enter(): Promise<void> {
     if (this.#inside >= PAGE_READS_MAX) {
@@ -54,6 +63,14 @@ class Turns {
       return;
     }
     this.#inside += 1;
+  }
+
+  /** Pays for the garbage that pages leave. */
+  count(page: readonly EventLine[]): void {
+    for (const { line } of page) this.#chars += line.length;
+    if (this.#chars < COLLECT_EVERY_CHARS) return;
+    this.#chars = 0;
+    Bun.gc(true);
   }
 
   leave(): void {
