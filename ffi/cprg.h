@@ -184,6 +184,11 @@ CPRG_EXPORT int32_t cprg_statfs(int32_t fd, struct cprg_statfs *out);
    EAGAIN; a walk of O_NOFOLLOW openat where the kernel lacks openat2. */
 CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t flags,
                                       uint32_t mode);
+/* The same, but follows symbolic links that stay beneath dirfd (-EXDEV for those that do not, and
+   for
+   ".." that leads out); the last component only without O_NOFOLLOW. Without openat2 no link at all.
+ */
+CPRG_EXPORT int32_t cprg_open_within(int32_t dirfd, const char *path, int32_t flags, uint32_t mode);
 /* Non-blocking read: bytes read, 0 at the end, -EAGAIN. Reads until the buffer is full or the pipe
    empty. */
 CPRG_EXPORT int32_t cprg_read(int32_t fd, void *bytes, uint32_t capacity);

@@ -93,6 +93,11 @@ CPRG_EXPORT int32_t cprg_open_beneath(int32_t dirfd, const char *path, int32_t f
                         K_RESOLVE_BENEATH | K_RESOLVE_NO_MAGICLINKS | K_RESOLVE_NO_SYMLINKS);
 }
 
+CPRG_EXPORT int32_t cprg_open_within(int32_t dirfd, const char *path, int32_t flags,
+                                     uint32_t mode) {
+    return beneath_open(dirfd, path, flags, mode, K_RESOLVE_BENEATH | K_RESOLVE_NO_MAGICLINKS);
+}
+
 /*** Pipes and sockets ***/
 
 CPRG_EXPORT int32_t cprg_pipe(int32_t fds[2], uint32_t nonblock) {

@@ -60,6 +60,7 @@ const suites: readonly Suite[] = [
   { name: "store", folder: "test/store", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "jobs", folder: "test/jobs", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "bridge", folder: "test/bridge", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
+  { name: "worker", folder: "test/worker", timeoutMs: 10 * minute, testTimeoutMs: 60 * second },
   { name: "model", folder: "test/model", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sim", folder: "test/sim", timeoutMs: 10 * minute, testTimeoutMs: 600 * second },
   { name: "http", folder: "test/http", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },

@@ -14,11 +14,13 @@ import { sandbox } from "./commands/sandbox.ts";
 import { serve } from "./commands/serve.ts";
 import { verify } from "./commands/verify.ts";
 import { version } from "./commands/version.ts";
+import { worker } from "./commands/worker.ts";
 
 /** Every subcommand. `help`, `--help` and `--version` are served by `execute.ts`. */
 export const COMMANDS: readonly Command[] = [
   run,
   serve,
+  worker,
   jobs,
   logs,
   cancel,

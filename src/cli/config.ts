@@ -40,7 +40,29 @@ export interface LoadedConfig {
 }
 
 /** Variables that are no settings: of client commands, of the file, and of the test suites. */
-const OTHER_VARIABLES = ["CPRG_CONFIG", "CPRG_SERVER", "CPRG_KEY", "CPRG_CA"];
+const OTHER_VARIABLES = [
+  "CPRG_CONFIG",
+  "CPRG_SERVER",
+  "CPRG_KEY",
+  "CPRG_CA",
+  ...["CONNECT", "TOKEN", "TOKEN_FILE", "ROOT", "LABELS", "NAME", "ONCE", "TLS", "TLS_CA"].map(
+    worker,
+  ),
+  ...[
+    "TLS_CERT",
+    "TLS_KEY",
+    "STATE_DIR",
+    "MAX_READ_BYTES",
+    "PASS_ENV",
+    "ISOLATE",
+    "SLOTS",
+    "LIMITS",
+  ].map(worker),
+];
+
+function worker(name: string): string {
+  return `CPRG_WORKER_${name}`;
+}
 
 /** Flags of these settings, and `--config`. */
 export function settingFlags(names: readonly SettingName[] = SETTING_NAMES): FlagSpecs {

@@ -32,6 +32,7 @@ const SYMBOLS = {
   cprg_lock: { args: ["ptr"], returns: "i32" },
   cprg_statfs: { args: ["i32", "ptr"], returns: "i32" },
   cprg_open_beneath: { args: ["i32", "ptr", "i32", "u32"], returns: "i32" },
+  cprg_open_within: { args: ["i32", "ptr", "i32", "u32"], returns: "i32" },
   cprg_read: { args: ["i32", "ptr", "u32"], returns: "i32" },
   cprg_readable: { args: ["i32"], returns: "i32" },
   cprg_terminal: { args: ["i32", "u32", "u32", "ptr"], returns: "i32" },
@@ -270,6 +271,17 @@ export class Native {
   /** Opens a path strictly beneath a directory; no link in it is followed. */
   openBeneath(dirfd: number, path: string, flags: number): number {
     const result = this.#library.cprg_open_beneath(dirfd, cString(path), flags, 0);
+    return this.#check(`open ${JSON.stringify(path)}`, result);
+  }
+
+  /**
+   * Opens a path beneath a directory, through links that stay there.
+   *
+   * @param mode of a file that is created, before the umask
+   * @throws NativeError EXDEV for one that leads out, EAGAIN when renames raced with it too often
+   */
+  openWithin(dirfd: number, path: string, flags: number, mode = 0): number {
+    const result = this.#library.cprg_open_within(dirfd, cString(path), flags, mode);
     return this.#check(`open ${JSON.stringify(path)}`, result);
   }
 

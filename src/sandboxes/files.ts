@@ -1,7 +1,7 @@
 /** Files of open sandboxes: in, out, and away, as entries that nobody holds in memory. */
 
 import type { EntryPart } from "../provider/contract.ts";
-import { pulledEntries } from "./entry-pipe.ts";
+import { pulledEntries } from "../sandbox/entry-pipe.ts";
 import type { OpenSandbox } from "./open-sandbox.ts";
 
 /** A place in a tenant's sandbox. */

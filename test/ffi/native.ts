@@ -70,6 +70,7 @@ const cprg = dlopen(built.library, {
   cprg_pidfd: { args: [i32], returns: i32 },
   cprg_lock: { args: [cstring], returns: i32 },
   cprg_statfs: { args: [i32, pointer], returns: i32 },
+  cprg_open_within: { args: [i32, cstring, i32, u32], returns: i32 },
   cprg_open_beneath: { args: [i32, cstring, i32, u32], returns: i32 },
   cprg_read: { args: [i32, pointer, u32], returns: i32 },
   cprg_readable: { args: [i32], returns: i32 },

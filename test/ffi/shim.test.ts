@@ -189,6 +189,40 @@ describe("cprg_open_beneath()", () => {
   });
 });
 
+describe("cprg_open_within()", () => {
+  const cases: [string, number][] = [
+    ["inner/file", 1],
+    ["link/file", 1],
+    ["link/../link/file", 1],
+    ["../secret", -EXDEV],
+    ["/etc/passwd", -EXDEV],
+    ["escape", -EXDEV],
+    ["absolute/passwd", -EXDEV],
+    ["link/../../secret", -EXDEV],
+    ["missing", -2],
+  ];
+  test.each(cases)("%s", (path, expected) => {
+    const base = openSync(join(directory, "base"), "r");
+    const fd = native.cprg_open_within(base, cstring(path), constants.O_RDONLY, 0);
+    expect(expected > 0 ? Math.sign(fd) : fd).toBe(expected);
+    if (fd >= 0) {
+      expect(readFileSync(fd, "utf8")).toBe("inside");
+      closeSync(fd);
+    }
+    closeSync(base);
+  });
+
+  test("a last component that is a link is followed unless it may not be", () => {
+    const base = openSync(join(directory, "base"), "r");
+    const fd = native.cprg_open_within(base, cstring("link"), constants.O_RDONLY, 0);
+    expect(fd).toBeGreaterThan(0);
+    closeSync(fd);
+    const flags = constants.O_RDONLY | constants.O_NOFOLLOW;
+    expect(native.cprg_open_within(base, cstring("link"), flags, 0)).toBe(-ELOOP);
+    closeSync(base);
+  });
+});
+
 describe("cprg_statfs()", () => {
   test("answers what df would", () => {
     const fd = openSync("/dev/shm", "r");

@@ -18,7 +18,7 @@ import {
   encodeHeader,
   paddingOf,
   type TarFields,
-} from "../../src/sandboxes/tar-header.ts";
+} from "../../src/sandbox/tar-header.ts";
 import { rawClient, requestHead } from "../e2e/raw-client.ts";
 import { requireHost } from "../helpers/host.ts";
 import { KEY_A } from "../http/fixture.ts";

@@ -1,7 +1,7 @@
 // Bodies that are no JSON: bytes, and tars that can be unpacked, and such that are not whole.
 
 import type { EntryPart } from "../../../src/provider/contract.ts";
-import { writeTar } from "../../../src/sandboxes/tar-writer.ts";
+import { writeTar } from "../../../src/sandbox/tar-writer.ts";
 import type { Random } from "./random.ts";
 
 /** A body with its headers. */

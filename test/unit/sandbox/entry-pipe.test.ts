@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { EntryPart, EntrySink } from "../../../src/provider/contract.ts";
-import { pulledEntries } from "../../../src/sandboxes/entry-pipe.ts";
+import { pulledEntries } from "../../../src/sandbox/entry-pipe.ts";
 
 const head = { type: "file", path: "f", mode: 0o644, size: 3 } as const;
 

@@ -4,8 +4,8 @@
  */
 
 import type { EntryHead, EntryPart } from "../provider/contract.ts";
-import { leadsOut } from "../sandbox/download.ts";
-import { BOUNDS } from "../sandbox/layout.ts";
+import { leadsOut } from "./download.ts";
+import { BOUNDS } from "./layout.ts";
 import {
   BLOCK_BYTES,
   badTar,

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import type { EntryHead, EntryPart } from "../../../src/provider/contract.ts";
-import { BLOCK_BYTES, encodeHeader } from "../../../src/sandboxes/tar-header.ts";
-import { readTar } from "../../../src/sandboxes/tar-reader.ts";
-import { writeTar } from "../../../src/sandboxes/tar-writer.ts";
+import { BLOCK_BYTES, encodeHeader } from "../../../src/sandbox/tar-header.ts";
+import { readTar } from "../../../src/sandbox/tar-reader.ts";
+import { writeTar } from "../../../src/sandbox/tar-writer.ts";
 import { randomFrom } from "../record/random.ts";
 
 interface Thing {

@@ -20,6 +20,8 @@ export interface TarWriteOptions {
   readonly name: string;
   /** Time of all entries, in seconds since 1970: a sandbox's own are not kept. */
   readonly mtimeSeconds: number;
+  /** Names of a tree without `./` in front, and no entry for its root. */
+  readonly isBare?: boolean;
 }
 
 /**
@@ -41,7 +43,8 @@ export async function* writeTar(
     }
     trail.enter(part);
     open = { head: part, target: [], left: part.size };
-    if (part.type !== "link") yield header(part, "", options);
+    const isLeftOut = options.isBare === true && part.path === "" && part.type === "directory";
+    if (part.type !== "link" && !isLeftOut) yield header(part, "", options);
   }
   yield new Uint8Array(2 * BLOCK_BYTES);
 }
@@ -66,7 +69,7 @@ function* contentOf(open: Open, part: Uint8Array, options: TarWriteOptions): Gen
 
 function header(head: EntryHead, linkName: string, options: TarWriteOptions): Uint8Array {
   return encodeHeader({
-    name: nameOf(head, options.name),
+    name: nameOf(head, options),
     mode: head.mode,
     size: head.type === "link" ? 0 : head.size,
     type: TYPES[head.type],
@@ -75,9 +78,10 @@ function header(head: EntryHead, linkName: string, options: TarWriteOptions): Ui
   });
 }
 
-function nameOf({ path, type }: EntryHead, single: string): string {
-  if (path === "") return type === "directory" ? "./" : single;
-  return type === "directory" ? `./${path}/` : `./${path}`;
+function nameOf({ path, type }: EntryHead, { name, isBare }: TarWriteOptions): string {
+  const prefix = isBare === true ? "" : "./";
+  if (path === "") return type === "directory" ? "./" : name;
+  return type === "directory" ? `${prefix}${path}/` : `${prefix}${path}`;
 }
 
 /** The directories above the last entry: a walk goes down into one and never comes back to it. */

@@ -1,0 +1,59 @@
+/** Heartbeats of one stream: what the worker holds, and what the control plane stands by. */
+
+import { loadavg } from "node:os";
+import type { Mux } from "../bridge/contract.ts";
+import { HEARTBEAT, HEARTBEAT_ACK, HEARTBEAT_NOTICE } from "../bridge/methods.ts";
+import type { Clock } from "../core/clock.ts";
+import type { HeartbeatRequest } from "../gen/messages.ts";
+import type { ClaimHolder } from "./claim-holder.ts";
+
+/** How they are sent. */
+export interface HeartbeatOptions {
+  readonly mux: Mux;
+  readonly holder: ClaimHolder;
+  readonly clock: Clock;
+  readonly startedMs: number;
+  /** Seconds between two, as the control plane has said by now. */
+  intervalSeconds(): number;
+}
+
+/** Sends one at once and then one each interval, until it is stopped. */
+export function startHeartbeats(options: HeartbeatOptions): { stop(): void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let isStopped = false;
+  const beat = (): void => {
+    // An answer that does not come renews nothing; the loss of the stream is seen elsewhere.
+    void send(options).catch(() => undefined);
+    if (!isStopped) timer = setTimeout(beat, options.intervalSeconds() * 1000);
+  };
+  beat();
+  return {
+    stop: () => {
+      isStopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+async function send(options: HeartbeatOptions): Promise<void> {
+  const { mux, holder, clock } = options;
+  const request = requestOf(options);
+  if (!mux.peer.has(HEARTBEAT_ACK)) {
+    await mux.notify(HEARTBEAT_NOTICE, request);
+    return;
+  }
+  const sentMs = clock.monotonicMs();
+  const timeoutMs = options.intervalSeconds() * 1000;
+  await holder.heard(sentMs, await mux.call(HEARTBEAT, request, { timeoutMs }));
+}
+
+function requestOf({ mux, holder, clock, startedMs }: HeartbeatOptions): HeartbeatRequest {
+  const claims = holder.table.held();
+  return {
+    activeRequests: mux.servedCalls,
+    taskId: claims[0]?.taskId ?? "",
+    claims: [...claims],
+    uptimeSeconds: Math.floor((clock.monotonicMs() - startedMs) / 1000),
+    load: loadavg()[0] ?? 0,
+  };
+}

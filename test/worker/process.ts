@@ -1,0 +1,123 @@
+// `cprg worker` as a process of its own, and a control plane that lets it in.
+
+import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { type Listener, type ListenerTls, listen } from "../../src/bridge/listener.ts";
+import { WorkerRegistry } from "../../src/control-plane/worker-registry.ts";
+import { CprgError } from "../../src/core/errors.ts";
+import { silentLog } from "../../src/core/log.ts";
+
+export const TOKEN = "token-of-the-worker-0123456789";
+const MAIN = join(import.meta.dir, "../../src/main.ts");
+
+export interface Plane {
+  readonly registry: WorkerRegistry;
+  readonly port: number;
+  close(): Promise<void>;
+}
+
+/** A control plane on a free port, or on one that it had before. */
+export async function startPlane(
+  options: { readonly tls?: ListenerTls; readonly port?: number } = {},
+): Promise<Plane> {
+  const registry = new WorkerRegistry({
+    authenticate: (token) => {
+      if (token === TOKEN) return;
+      throw new CprgError("unauthenticated", "no such token", { reason: "BAD_TOKEN" });
+    },
+    version: "test",
+    log: silentLog,
+    heartbeatSeconds: 1,
+  });
+  const listener: Listener = await listen({
+    host: "127.0.0.1",
+    port: options.port ?? 0,
+    ...(options.tls === undefined ? {} : { tls: options.tls }),
+    admission: registry.admission,
+  });
+  return {
+    registry,
+    port: listener.port,
+    close: async () => {
+      registry.close();
+      await listener.close({ graceMs: 1000 });
+    },
+  };
+}
+
+export interface WorkerProcess {
+  readonly pid: number;
+  readonly root: string;
+  readonly stateDir: string;
+  readonly exited: Promise<number>;
+  /** What it wrote to standard error. */
+  readonly said: Promise<string>;
+  kill(signal: NodeJS.Signals): void;
+  /** Kills it, and removes its directories. */
+  end(): Promise<void>;
+}
+
+export interface WorkerProcessOptions {
+  readonly words?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  readonly stdin?: string;
+  readonly directory?: string;
+  /** Claims in sandboxes instead of a directory. */
+  readonly isIsolated?: boolean;
+}
+
+/** Starts one; `words` come after --connect, --root and --state-dir. */
+export function startWorkerProcess(
+  port: number,
+  {
+    words = ["--token", TOKEN],
+    env = {},
+    stdin = "",
+    directory,
+    isIsolated = false,
+  }: WorkerProcessOptions = {},
+): WorkerProcess {
+  const top = directory ?? mkdtempSync(join(tmpdir(), "cprg-worker-"));
+  // Process 1 of a sandbox passes through the run directory's parents as another user.
+  chmodSync(top, 0o711);
+  const [root, stateDir] = [join(top, "root"), join(top, "state")];
+  const binary = process.env["CPRG_BIN"];
+  const program = binary === undefined ? [process.execPath, MAIN] : [resolve(binary)];
+  const child = Bun.spawn(
+    [
+      ...program,
+      "worker",
+      `--connect=127.0.0.1:${port}`,
+      ...(isIsolated ? [] : [`--root=${root}`]),
+      `--state-dir=${stateDir}`,
+      ...words,
+    ],
+    {
+      env: {
+        PATH: "/usr/bin:/bin",
+        HOME: top,
+        CPRG_DATA_DIR: join(top, "data"),
+        CPRG_RUN_DIR: join(top, "run"),
+        TMPDIR: top,
+        ...env,
+      },
+      stdin: Buffer.from(stdin),
+      stdout: "ignore",
+      stderr: "pipe",
+    },
+  );
+  return {
+    pid: child.pid,
+    root,
+    stateDir,
+    exited: child.exited,
+    said: new Response(child.stderr).text(),
+    kill: (signal) => child.kill(signal),
+    end: async () => {
+      child.kill("SIGKILL");
+      await child.exited;
+      if (existsSync(top)) rmSync(top, { recursive: true, force: true });
+    },
+  };
+}
