@@ -137,6 +137,7 @@ export class IncomingCall implements CallContext {
     let isDone = false;
     try {
       for (;;) {
+        await this.credit?.available();
         const next = await iterator.next();
         isDone = next.done === true;
         if (next.done) return;
@@ -145,8 +146,6 @@ export class IncomingCall implements CallContext {
         this.credit?.spend(payload);
         await this.#host.send(frame("response", this.callId, { payload }));
         this.signal.throwIfAborted();
-        // Not before the first item: a handler that never began could not clean up after a cancel.
-        await this.credit?.available();
       }
     } finally {
       // A handler has ended only when it has cleaned up.
