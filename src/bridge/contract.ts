@@ -111,6 +111,10 @@ export interface Mux {
   close(error?: CprgError): void;
   /** Resolves when the stream has ended and every handler has; never rejects. */
   readonly closed: Promise<CallEnd>;
+  /** Whether the stream has ended, or is being closed by this side: calls fail at once. */
+  readonly hasEnded: boolean;
+  /** When its last frame came, or it was opened, by `performance.now()`. */
+  readonly lastFrameMs: number;
   /** Calls that this side answers now: `active_requests` of a heartbeat. */
   readonly servedCalls: number;
   /** What was seen so far. */

@@ -219,11 +219,11 @@ async function* serveStream<Identity>(
 }
 
 async function register<Identity>(
-  { authenticate, admit }: Admission<Identity>,
+  admission: Admission<Identity>,
   { headers, from }: Arrival,
 ): Promise<Admitted> {
-  const identity = await authenticate(bearerToken(headers), from);
-  return await admit(parseRegistration(headers), identity, from);
+  const identity = await admission.authenticate(bearerToken(headers), from);
+  return await admission.admit(parseRegistration(headers), identity, from);
 }
 
 /** A peer that does not take the end of the stream loses its connection. */

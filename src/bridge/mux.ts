@@ -75,6 +75,7 @@ class StreamMux implements Mux, CallHost {
   /** Set once: how the stream is to end, or has. */
   #end: CallEnd | undefined;
   #isFinished = false;
+  #lastFrameMs = performance.now();
 
   constructor(stream: FrameStream, options: MuxOptions) {
     this.#stream = stream;
@@ -91,6 +92,14 @@ class StreamMux implements Mux, CallHost {
     this.#outgoing = new OutgoingCalls(this, this.counts);
     this.#incoming = new IncomingCalls(this, { handlers: options.handlers, counts: this.counts });
     this.closed = this.#run();
+  }
+
+  get hasEnded(): boolean {
+    return this.#end !== undefined;
+  }
+
+  get lastFrameMs(): number {
+    return this.#lastFrameMs;
   }
 
   get servedCalls(): number {
@@ -204,6 +213,7 @@ class StreamMux implements Mux, CallHost {
 
   #receive(frame: Frame): Promise<void> | undefined {
     this.counts.framesReceived += 1;
+    this.#lastFrameMs = performance.now();
     this.counts.bytesReceived += frame.payload.length;
     if (this.#end !== undefined) {
       // This side is closing: its calls are over, and it begins no others.

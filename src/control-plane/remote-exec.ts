@@ -1,82 +1,95 @@
 /** A program on a worker: the items of its stream as notices, and its exit as an outcome. */
 
-import type { Mux, StreamCall } from "../bridge/contract.ts";
-import { EXEC_INPUT, EXEC_RESIZE, EXEC_SIGNAL, EXEC_START } from "../bridge/methods.ts";
+import { EXEC_INPUT, EXEC_RESIZE, EXEC_SIGNAL } from "../bridge/methods.ts";
+import { abortError } from "../bridge/outgoing-call.ts";
 import { CprgError } from "../core/errors.ts";
 import { newId } from "../core/ids.ts";
 import type { Outcome } from "../core/outcome.ts";
 import { REASONS, type Reason } from "../core/reasons.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
-import type { Claim, ExecExit, ExecItem } from "../gen/messages.ts";
+import type { Claim, ExecExit } from "../gen/messages.ts";
 import type { Exec, ExecNotice, ExecSpec, TerminalSize } from "../provider/contract.ts";
 import { NoticeQueue } from "../sandbox/notice-queue.ts";
+import type { ClaimLink } from "./claim-link.ts";
+import { ExecItems } from "./exec-items.ts";
 
 /** Bytes of one input (PROTOCOL.md section 9, "Programs"). */
 const INPUT_BYTES_MAX = 256 * 1024;
-
-/** Where it runs. */
-export interface RemotePlace {
-  readonly mux: Mux;
-  readonly claim: Claim;
-}
 
 /**
  * Starts a program in a claim.
  *
  * @throws CprgError when it never ran
  */
-export async function startRemoteExec(place: RemotePlace, spec: ExecSpec): Promise<RemoteExec> {
+export async function startRemoteExec(link: ClaimLink, spec: ExecSpec): Promise<RemoteExec> {
   const { terminal, stdin, signal, limits } = spec;
   const execId = newId();
   const inline = stdin instanceof Uint8Array && stdin.length <= INPUT_BYTES_MAX ? stdin : undefined;
-  const call = place.mux.stream(
-    EXEC_START,
-    {
-      claim: place.claim,
-      execId,
-      argv: [spec.executable, ...spec.arguments],
-      cwd: spec.directory ?? "",
-      env: { ...spec.variables },
-      timeoutMs: limits?.wall_seconds === undefined ? 0 : Math.ceil(limits.wall_seconds * 1000),
-      ...(inline === undefined ? {} : { stdin: inline }),
-      stdinOpen: terminal !== undefined || (stdin !== undefined && inline === undefined),
-      ...(terminal === undefined ? {} : { pty: { cols: terminal.columns, rows: terminal.rows } }),
-    },
-    signal === undefined ? {} : { signal },
-  );
-  const items = call[Symbol.asyncIterator]();
-  const { value: first } = await items.next();
+  const items = new ExecItems(link, {
+    execId,
+    argv: [spec.executable, ...spec.arguments],
+    cwd: spec.directory ?? "",
+    env: { ...spec.variables },
+    timeoutMs: limits?.wall_seconds === undefined ? 0 : Math.ceil(limits.wall_seconds * 1000),
+    ...(inline === undefined ? {} : { stdin: inline }),
+    stdinOpen: terminal !== undefined || (stdin !== undefined && inline === undefined),
+    ...(terminal === undefined ? {} : { pty: { cols: terminal.columns, rows: terminal.rows } }),
+  });
+  const first = await firstItem(items, signal);
   if (first?.started === undefined) {
-    await items.return?.();
+    items.abandon("it is of no use");
     throw new CprgError("failed_precondition", first?.exit?.message || "It never ran", {
       reason: "NOT_STARTED",
     });
   }
-  const exec = new RemoteExec(place, { call, items, execId, pid: first.started.pid });
+  const exec = new RemoteExec(link, { items, execId, pid: first.started.pid });
   if (stdin instanceof Uint8Array && inline === undefined) exec.feed(stdin);
   return exec;
 }
 
+/** The first item, unless the start is given up: then the exec is killed, now or when it can be. */
+async function firstItem(items: ExecItems, signal: AbortSignal | undefined) {
+  if (signal === undefined) return await items.next();
+  const given = Promise.withResolvers<never>();
+  const giveUp = (): void => given.reject(abortError(signal.reason));
+  const first = items.next();
+  signal.addEventListener("abort", giveUp);
+  if (signal.aborted) giveUp();
+  try {
+    return await Promise.race([first, given.promise]);
+  } catch (error) {
+    // Whatever comes is taken in turn, so that the cancel is seen to its end.
+    if (signal.aborted) {
+      items.cancel("the start was given up");
+      void first.then(() => items.abandon("the start was given up")).catch(() => undefined);
+    }
+    throw error;
+  } finally {
+    signal.removeEventListener("abort", giveUp);
+  }
+}
+
 interface Started {
-  readonly call: StreamCall<ExecItem>;
-  readonly items: AsyncIterator<ExecItem>;
+  readonly items: ExecItems;
   readonly execId: string;
   readonly pid: number;
 }
 
 /** A program that runs on a worker. */
 export class RemoteExec implements Exec {
-  readonly #place: RemotePlace;
+  readonly #link: ClaimLink;
   readonly #started: Started;
   readonly #queue = new NoticeQueue();
   readonly #startedMs = performance.now();
   #reason: Reason | null = null;
   #grace: Timer | null = null;
   #isEnded = false;
+  #inputBytes = 0;
+  #lastInput: Promise<void> = Promise.resolve();
   readonly outcome: Promise<Outcome>;
 
-  constructor(place: RemotePlace, started: Started) {
-    this.#place = place;
+  constructor(link: ClaimLink, started: Started) {
+    this.#link = link;
     this.#started = started;
     this.outcome = this.#run();
   }
@@ -90,13 +103,15 @@ export class RemoteExec implements Exec {
   }
 
   async write(bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length; at += INPUT_BYTES_MAX) {
-      await this.#input(bytes.subarray(at, at + INPUT_BYTES_MAX), false);
-    }
+    await this.#inTurn(async () => {
+      for (let at = 0; at < bytes.length; at += INPUT_BYTES_MAX) {
+        await this.#input(bytes.subarray(at, at + INPUT_BYTES_MAX), false);
+      }
+    });
   }
 
   async closeInput(): Promise<void> {
-    await this.#input(new Uint8Array(), true);
+    await this.#inTurn(() => this.#input(new Uint8Array(), true));
   }
 
   /** Writes all of it and closes; a program need not read its input. */
@@ -108,12 +123,12 @@ export class RemoteExec implements Exec {
 
   resize({ columns, rows }: TerminalSize): void {
     const pty = { cols: columns, rows };
-    void this.#place.mux.call(EXEC_RESIZE, { ...this.#which, pty }).catch(() => undefined);
+    void this.#link.call(EXEC_RESIZE, { ...this.#which, pty }).catch(() => undefined);
   }
 
   signal(name: string): void {
     if (this.#isEnded) return;
-    void this.#place.mux.call(EXEC_SIGNAL, { ...this.#which, signal: name }).catch(() => undefined);
+    void this.#link.call(EXEC_SIGNAL, { ...this.#which, signal: name }).catch(() => undefined);
   }
 
   kill(reason: Reason, { graceMs = 0 }: { readonly graceMs?: number } = {}): void {
@@ -121,19 +136,29 @@ export class RemoteExec implements Exec {
     this.#reason ??= reason;
     this.#grace?.clear();
     if (graceMs <= 0) {
-      this.#started.call.cancel(reason);
+      this.#started.items.cancel(reason);
     } else {
       this.signal("SIGTERM");
-      this.#grace = startTimer(graceMs, () => this.#started.call.cancel(reason));
+      this.#grace = startTimer(graceMs, () => this.#started.items.cancel(reason));
     }
   }
 
   get #which(): { readonly claim: Claim; readonly execId: string } {
-    return { claim: this.#place.claim, execId: this.#started.execId };
+    return { claim: this.#link.claim, execId: this.#started.execId };
   }
 
+  /** One after another: where input belongs is said by the bytes before it. */
+  #inTurn(write: () => Promise<void>): Promise<void> {
+    const written = this.#lastInput.then(write);
+    this.#lastInput = written.catch(() => undefined);
+    return written;
+  }
+
+  /** Its place in all input is said, so that it is taken once, however often it is sent. */
   async #input(input: Uint8Array, close: boolean): Promise<void> {
-    await this.#place.mux.call(EXEC_INPUT, { ...this.#which, input, close });
+    const offset = this.#inputBytes;
+    await this.#link.callUntilAnswered(EXEC_INPUT, { ...this.#which, input, close, offset });
+    this.#inputBytes += input.length;
   }
 
   async #run(): Promise<Outcome> {
@@ -153,9 +178,9 @@ export class RemoteExec implements Exec {
   async #read(): Promise<ExecExit | undefined> {
     let exit: ExecExit | undefined;
     const { items } = this.#started;
-    for (let next = await items.next(); !next.done; next = await items.next()) {
-      const { stdout, stderr } = next.value;
-      exit = next.value.exit ?? exit;
+    for (let item = await items.next(); item !== undefined; item = await items.next()) {
+      const { stdout, stderr } = item;
+      exit = item.exit ?? exit;
       if (stdout !== undefined) await this.#queue.output("stdout", Uint8Array.from(stdout));
       if (stderr !== undefined) await this.#queue.output("stderr", Uint8Array.from(stderr));
     }
@@ -164,7 +189,9 @@ export class RemoteExec implements Exec {
 
   /** Cancelled, which proves that nothing of it runs; or its stream is gone. */
   #lost(failure: CprgError | undefined): Outcome {
-    const isKilled = failure?.code === "canceled" && this.#reason !== null;
+    // After a cut the worker may answer a kill that it has carried out with what it no longer keeps.
+    const isOver = failure?.code === "canceled" || failure?.code === "data_loss";
+    const isKilled = isOver && this.#reason !== null;
     return {
       exitCode: null,
       signal: isKilled ? "SIGKILL" : null,

@@ -18,17 +18,20 @@ import { handOn } from "../sandbox/hand-on.ts";
 import { readTar } from "../sandbox/tar-reader.ts";
 import { writeTar } from "../sandbox/tar-writer.ts";
 import { treeEntries } from "../sandbox/upload.ts";
-import type { RemotePlace } from "./remote-exec.ts";
+import type { ClaimLink } from "./claim-link.ts";
 
 const CHUNK_BYTES = ITEM_BYTES_MAX - ITEM_COST_BYTES;
 const MODES = 0o777;
 
-/** Transfers to and from one claim. */
+/**
+ * Transfers to and from one claim. One that is begun in the grace of a lost stream waits; one that
+ * runs when the stream is lost fails with `unavailable`, and has left nothing half-made.
+ */
 export class RemoteFiles implements FileTransfers, EntryTransfers {
-  readonly #place: RemotePlace;
+  readonly #link: ClaimLink;
 
-  constructor(place: RemotePlace) {
-    this.#place = place;
+  constructor(link: ClaimLink) {
+    this.#link = link;
   }
 
   upload(source: string, destination: string, options: TransferOptions = {}): Promise<void> {
@@ -47,26 +50,28 @@ export class RemoteFiles implements FileTransfers, EntryTransfers {
     path: string,
     { isMerge = false, ...options }: PutOptions = {},
   ): Promise<void> {
-    const { mux, claim } = this.#place;
+    const { claim } = this.#link;
+    const mux = await this.#link.attached(options.signal);
     const items = uploadItems(entries, { claim, path, merge: isMerge });
     await mux.upload(FS_UPLOAD, items, callOptions(options));
   }
 
   async takeEntries(path: string, sink: EntrySink, options: TransferOptions = {}): Promise<void> {
-    const { mux, claim } = this.#place;
+    const { claim } = this.#link;
+    const mux = await this.#link.attached(options.signal);
     await handOn(entriesOf(mux.stream(FS_DOWNLOAD, { claim, path }, callOptions(options))), sink);
   }
 
   async remove(path: string, options: TransferOptions = {}): Promise<void> {
-    const { mux, claim } = this.#place;
-    await mux.call(FS_REMOVE, { claim, path, recursive: true }, callOptions(options));
+    const { claim } = this.#link;
+    await this.#link.call(FS_REMOVE, { claim, path, recursive: true }, callOptions(options));
   }
 
   /** Puts one file. */
   async putFile(path: string, content: Uint8Array, mode = 0o644): Promise<void> {
-    const { mux, claim } = this.#place;
+    const { claim } = this.#link;
     if (content.length <= READ_BYTES_MAX) {
-      await mux.call(FS_WRITE_FILE, { claim, path, content, mode, parents: true });
+      await this.#link.call(FS_WRITE_FILE, { claim, path, content, mode, parents: true });
       return;
     }
     async function* file(): AsyncGenerator<EntryPart> {

@@ -13,24 +13,23 @@ import type {
 } from "../provider/contract.ts";
 import { invokeThrough } from "../provider/invoke.ts";
 import { createRemoteSandboxProvider } from "../provider/remote.ts";
+import type { ClaimLink } from "./claim-link.ts";
 import { startRemoteExec } from "./remote-exec.ts";
 import { RemoteFiles } from "./remote-files.ts";
-import type { ClaimedWorker, WorkerRegistry } from "./worker-registry.ts";
+import type { WorkerRegistry } from "./worker-registry.ts";
 
 /** How claims are made. */
 export interface WorkerProviderOptions {
   /** Variables of every command in every lease. */
   readonly variables?: Readonly<Record<string, string>>;
-  /** A claim that no heartbeat renews for so long ends at its worker; 0: never. Default 90 s. */
+  /** A claim that no heartbeat renews for so long ends at its worker; 0: never. Default: the registry's. */
   readonly claimTtlSeconds?: number;
 }
-
-const CLAIM_TTL_SECONDS_DEFAULT = 90;
 
 /**
  * Makes a provider of the workers of a registry. Acquiring waits until one is free.
  *
- * Nothing of a lease outlives its worker's claim, and a claim ends with its stream: no `recover`.
+ * Nothing of a lease outlives its worker's claim, which ends without us: no `recover`.
  */
 export function workerSandboxProvider(
   registry: WorkerRegistry,
@@ -46,7 +45,7 @@ export function workerSandboxProvider(
         {
           taskId,
           epoch: 1,
-          claimTtlSeconds: options.claimTtlSeconds ?? CLAIM_TTL_SECONDS_DEFAULT,
+          claimTtlSeconds: options.claimTtlSeconds ?? registry.liveness.claimTtlSeconds,
         },
         context.signal === undefined ? {} : { signal: context.signal },
       );
@@ -57,14 +56,14 @@ export function workerSandboxProvider(
 
 /** A claim as a lease. */
 export class WorkerLease implements SandboxLease {
-  readonly #claimed: ClaimedWorker;
+  readonly #claimed: ClaimLink;
   readonly #variables: Readonly<Record<string, string>>;
   readonly root: string;
   readonly home: string;
   readonly capabilities: readonly LeaseCapability[] = [];
   readonly files: RemoteFiles;
 
-  constructor(claimed: ClaimedWorker, variables: Readonly<Record<string, string>>) {
+  constructor(claimed: ClaimLink, variables: Readonly<Record<string, string>>) {
     this.#claimed = claimed;
     this.#variables = variables;
     this.root = claimed.granted.root;

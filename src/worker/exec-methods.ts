@@ -77,7 +77,10 @@ async function* attach(
 ): AsyncGenerator<Partial<ExecItem>, void, void> {
   const claim = call.options.holder.use(request.claim);
   const exec = claim.execs.find(request.execId);
-  yield* follow(exec, Math.max(1, request.nextSeq), { ...call, claim });
+  const fromSeq = Math.max(1, request.nextSeq);
+  // What comes before was consumed, whatever credit had said of it when the stream was lost.
+  if (fromSeq > exec.log.oldestSeq) exec.log.acknowledge(Math.min(fromSeq, exec.log.nextSeq) - 1);
+  yield* follow(exec, fromSeq, { ...call, claim });
 }
 
 /** Gives the items of an exec from one on. A call that is cancelled takes its exec with it. */

@@ -16,8 +16,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { EXEC_START, WORKER_DRAIN } from "../../src/bridge/methods.ts";
+import type { ClaimLink } from "../../src/control-plane/claim-link.ts";
 import { WorkerLease } from "../../src/control-plane/worker-provider.ts";
-import type { ClaimedWorker } from "../../src/control-plane/worker-registry.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
 import { until } from "./ground.ts";
 import {
@@ -53,10 +53,10 @@ function temporary(): string {
   return path;
 }
 
-const claimOf = (there: Plane, taskId = "t1"): Promise<ClaimedWorker> =>
+const claimOf = (there: Plane, taskId = "t1"): Promise<ClaimLink> =>
   there.registry.claim({ taskId, epoch: 1, env: { OF_CLAIM: "secret-of-the-claim" } });
 
-async function sh(claimed: ClaimedWorker, script: string): Promise<string> {
+async function sh(claimed: ClaimLink, script: string): Promise<string> {
   const lease = new WorkerLease(claimed, {});
   return (await lease.invoke({ executable: "sh", arguments: ["-c", script] })).stdout;
 }

@@ -4,6 +4,7 @@ import { chmodSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Listener, type ListenerTls, listen } from "../../src/bridge/listener.ts";
+import type { Liveness } from "../../src/control-plane/liveness.ts";
 import { WorkerRegistry } from "../../src/control-plane/worker-registry.ts";
 import { CprgError } from "../../src/core/errors.ts";
 import { silentLog } from "../../src/core/log.ts";
@@ -19,7 +20,11 @@ export interface Plane {
 
 /** A control plane on a free port, or on one that it had before. */
 export async function startPlane(
-  options: { readonly tls?: ListenerTls; readonly port?: number } = {},
+  options: {
+    readonly tls?: ListenerTls;
+    readonly port?: number;
+    readonly liveness?: Partial<Liveness>;
+  } = {},
 ): Promise<Plane> {
   const registry = new WorkerRegistry({
     authenticate: (token) => {
@@ -28,13 +33,13 @@ export async function startPlane(
     },
     version: "test",
     log: silentLog,
-    heartbeatSeconds: 1,
+    liveness: { heartbeatSeconds: 1, silenceMs: 10_000, ...options.liveness },
   });
   const listener: Listener = await listen({
     host: "127.0.0.1",
     port: options.port ?? 0,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
-    admission: registry.admission,
+    admission: registry,
   });
   return {
     registry,

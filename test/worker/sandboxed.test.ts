@@ -13,8 +13,8 @@ import {
   FS_WRITE_FILE,
   WORKER_CLAIM,
 } from "../../src/bridge/methods.ts";
+import type { ClaimLink } from "../../src/control-plane/claim-link.ts";
 import { WorkerLease } from "../../src/control-plane/worker-provider.ts";
-import type { ClaimedWorker } from "../../src/control-plane/worker-registry.ts";
 import { requireHost } from "../helpers/host.ts";
 import { refusal } from "./ground.ts";
 import {
@@ -30,7 +30,7 @@ const host = requireHost({ sandbox: true });
 host.describe("a worker with sandboxes", () => {
   let plane: Plane;
   let worker: WorkerProcess;
-  let claimed: ClaimedWorker;
+  let claimed: ClaimLink;
 
   beforeAll(async () => {
     plane = await startPlane();

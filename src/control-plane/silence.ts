@@ -1,0 +1,34 @@
+/** Notices that a worker says nothing any more, although its stream is there. */
+
+import type { Mux } from "../bridge/contract.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
+
+/** What this process itself may have slept through is read before a worker counts as silent. */
+const CONFIRM_MS_MAX = 1000;
+
+/** Calls back once when no frame has come for so long, unless the stream ends or it is cleared before. */
+export function watchSilence(mux: Mux, silenceMs: number, onSilent: () => void): Timer {
+  let timer: Timer;
+  let isCleared = false;
+  let isConfirming = false;
+  const look = (): void => {
+    const leftMs = mux.lastFrameMs + silenceMs - performance.now();
+    if (leftMs <= 0 && isConfirming) {
+      onSilent();
+    } else {
+      isConfirming = leftMs <= 0;
+      arm(isConfirming ? Math.min(CONFIRM_MS_MAX, silenceMs / 10) : leftMs);
+    }
+  };
+  const arm = (delayMs: number): void => {
+    if (isCleared) return;
+    timer = startTimer(delayMs, look);
+  };
+  arm(silenceMs);
+  const clear = (): void => {
+    isCleared = true;
+    timer.clear();
+  };
+  void mux.closed.then(clear);
+  return { clear };
+}
