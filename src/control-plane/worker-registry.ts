@@ -95,10 +95,9 @@ export class WorkerRegistry {
     request: Partial<ClaimRequest> & Pick<ClaimRequest, "taskId" | "epoch">,
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<ClaimedWorker> {
-    const worker = await this.#idle(signal);
-    const { mux } = worker;
     const claim: Claim = { taskId: request.taskId, epoch: request.epoch };
-    worker.claims.set(claim.taskId, claim);
+    const worker = await this.#reserve(claim, signal);
+    const { mux } = worker;
     const options = { timeoutMs: CLAIM_MS_MAX, ...(signal === undefined ? {} : { signal }) };
     try {
       const granted = await mux.call(WORKER_CLAIM, request, options);
@@ -190,13 +189,18 @@ export class WorkerRegistry {
     void mux.call(WORKER_REATTACH, { verdicts }).catch(() => undefined);
   }
 
-  async #idle(signal: AbortSignal | undefined): Promise<Known & { readonly mux: Mux }> {
+  /** Takes a slot in the step that finds it free: whoever waits beside this one must not find it too. */
+  async #reserve(
+    claim: Claim,
+    signal: AbortSignal | undefined,
+  ): Promise<Known & { readonly mux: Mux }> {
     for (;;) {
       if (signal?.aborted) throw signal.reason;
       if (this.#isClosed) throw new CprgError("unavailable", "the control plane stops");
       for (const worker of this.#workers.values()) {
         const { mux, claims, registration } = worker;
         if (mux !== null && claims.size < registration.slots) {
+          claims.set(claim.taskId, claim);
           return worker as Known & { readonly mux: Mux };
         }
       }

@@ -23,6 +23,8 @@ export interface PlaneOptions {
   readonly port?: number;
   /** Default: 127.0.0.1. */
   readonly host?: string;
+  /** Default: 1. */
+  readonly heartbeatSeconds?: number;
 }
 
 /** A control plane on a free port, or on one that it had before. */
@@ -34,7 +36,7 @@ export async function startPlane(options: PlaneOptions = {}): Promise<Plane> {
     },
     version: "test",
     log: silentLog,
-    heartbeatSeconds: 1,
+    heartbeatSeconds: options.heartbeatSeconds ?? 1,
   });
   const listener: Listener = await listen({
     host: options.host ?? "127.0.0.1",
