@@ -56,14 +56,15 @@ const totalTimeoutMs = 40 * minute;
 const suites: readonly Suite[] = [
   { name: "unit", folder: "test/unit", timeoutMs: 3 * minute, testTimeoutMs: 10 * second },
   { name: "arch", folder: "test/arch", timeoutMs: 2 * minute, testTimeoutMs: 20 * second },
-  { name: "contract", folder: "test/contract", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
-  { name: "store", folder: "test/store", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
+  { name: "contract", folder: "test/contract", timeoutMs: 10 * minute, testTimeoutMs: 30 * second },
+  { name: "store", folder: "test/store", timeoutMs: 10 * minute, testTimeoutMs: 30 * second },
   { name: "jobs", folder: "test/jobs", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "bridge", folder: "test/bridge", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "worker", folder: "test/worker", timeoutMs: 10 * minute, testTimeoutMs: 60 * second },
+  { name: "interop", folder: "test/interop", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "model", folder: "test/model", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sim", folder: "test/sim", timeoutMs: 10 * minute, testTimeoutMs: 600 * second },
-  { name: "http", folder: "test/http", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
+  { name: "http", folder: "test/http", timeoutMs: 10 * minute, testTimeoutMs: 30 * second },
   { name: "ffi", folder: "test/ffi", timeoutMs: 15 * minute, testTimeoutMs: 120 * second },
   { name: "seccomp", folder: "test/seccomp", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sandbox", folder: "test/sandbox", timeoutMs: 15 * minute, testTimeoutMs: 60 * second },
@@ -75,7 +76,7 @@ const suites: readonly Suite[] = [
     testTimeoutMs: 60 * second,
     isRootless: true,
   },
-  { name: "e2e", folder: "test/e2e", timeoutMs: 20 * minute, testTimeoutMs: 60 * second },
+  { name: "e2e", folder: "test/e2e", timeoutMs: 30 * minute, testTimeoutMs: 60 * second },
 ];
 
 const root = process.cwd();

@@ -229,7 +229,10 @@ export interface MuxCounts {
   framesSent: number;
   bytesReceived: number;
   bytesSent: number;
-  /** Late answers, late items, cancels and credit of ended calls: no fault of anyone. */
+  /**
+   * Answers to ids that this side has used, items of calls answered before their end, cancels and
+   * credit of ended calls: no fault of anyone.
+   */
   late: number;
   /** Frames that break a rule and were dropped. */
   dropped: number;

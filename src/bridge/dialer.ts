@@ -118,11 +118,7 @@ async function register(session: ClientHttp2Session, opened: Opened): Promise<Di
   // Refused while nobody waits any more: the stream's reader hears of it.
   told.catch(() => undefined);
   const onHeader = (fields: Headers): void => {
-    try {
-      control = parseControl([...fields]);
-    } catch (error) {
-      giveUp(error);
-    }
+    control = parseControl([...fields]);
     if (control.methods.includes(HTTP2_PING)) keepAlive(session, options.ping);
     // Without them it may be a plain peer, or a refusal whose status is yet to come.
     if (fields.has("x-control-methods")) tell();

@@ -23,7 +23,7 @@ export class IncomingCall implements CallContext {
   readonly callId: string;
   readonly method: string;
   readonly kind: MethodKind;
-  /** Of its first REQUEST. */
+  /** Of its REQUEST; items do not count. */
   readonly requestBytes: number;
   /** Of the items that it sends, where both sides list credit. */
   readonly credit: SendCredit | undefined;
@@ -37,7 +37,7 @@ export class IncomingCall implements CallContext {
     this.callId = request.id;
     this.method = served.method.name;
     this.kind = served.method.kind;
-    this.requestBytes = request.payload.length;
+    this.requestBytes = this.kind === "clientStream" ? 0 : request.payload.length;
     if (this.kind === "serverStream" && host.hasCredit()) {
       this.credit = new SendCredit(this.signal);
     }

@@ -7,7 +7,13 @@ import type { CallContext, Frame, MuxCounts } from "./contract.ts";
 import { errorText } from "./error-text.ts";
 import type { Handlers, Served } from "./handlers.ts";
 import { IncomingCall } from "./incoming-call.ts";
-import { NAME_BYTES_MAX, OPEN_CALLS_MAX, REQUEST_BYTES_MAX, UNARY_BYTES_MAX } from "./limits.ts";
+import {
+  EARLY_ANSWERS_MAX,
+  NAME_BYTES_MAX,
+  OPEN_CALLS_MAX,
+  REQUEST_BYTES_MAX,
+  UNARY_BYTES_MAX,
+} from "./limits.ts";
 
 /** What it is made of. */
 interface IncomingSetup {
@@ -21,6 +27,11 @@ export class IncomingCalls {
   readonly #handlers: Handlers;
   readonly #counts: MuxCounts;
   readonly #open = new Map<string, IncomingCall>();
+  /**
+   * Calls that were answered while items of theirs may be under way, oldest first, with the method
+   * that such an item may repeat; empty: it repeats none.
+   */
+  readonly #early = new Map<string, string>();
   #requestBytes = 0;
   #whenNone: (() => void) | undefined;
 
@@ -38,11 +49,11 @@ export class IncomingCalls {
   request(frame: Frame): Promise<void> | undefined {
     const call = this.#open.get(frame.id);
     if (call !== undefined) return this.#further(call, frame);
-    if (frame.method === "") {
+    if (this.#isLateItem(frame)) {
       this.#counts.late += 1;
       return undefined;
     }
-    if (isTooLong(frame.id)) {
+    if (frame.method === "" || isTooLong(frame.id)) {
       this.#counts.dropped += 1;
       return undefined;
     }
@@ -88,6 +99,20 @@ export class IncomingCalls {
     return undefined;
   }
 
+  /** An item of a call that was answered before its items ended; their end comes last. */
+  #isLateItem({ id, method, payload }: Frame): boolean {
+    const repeated = this.#early.get(id);
+    if (repeated === undefined || (method !== "" && method !== repeated)) return false;
+    if (payload.length === 0) this.#early.delete(id);
+    return true;
+  }
+
+  #rememberEarly(id: string, method: string): void {
+    this.#early.set(id, method);
+    const [oldest] = this.#early.keys();
+    if (this.#early.size > EARLY_ANSWERS_MAX && oldest !== undefined) this.#early.delete(oldest);
+  }
+
   #begin(served: Served | undefined, frame: Frame): Promise<void> | undefined {
     let request: object | undefined;
     try {
@@ -95,6 +120,9 @@ export class IncomingCalls {
     } catch (error) {
       this.#counts.refused += 1;
       this.#host.post(frameOf("error", frame.id, { error: errorText(CprgError.from(error)) }));
+      // Of an unknown method nobody here knows whether it takes items.
+      if (served === undefined) this.#rememberEarly(frame.id, "");
+      else if (served.method.kind === "clientStream") this.#rememberEarly(frame.id, frame.method);
       return undefined;
     }
     if (served === undefined) return undefined;
@@ -114,15 +142,15 @@ export class IncomingCalls {
     if (this.#open.size >= OPEN_CALLS_MAX) {
       throw new CprgError("resource_exhausted", `${OPEN_CALLS_MAX} calls are open`);
     }
+    // Items have bounds of their own.
+    if (served.method.kind === "clientStream") return undefined;
     if (this.#requestBytes + payload.length > REQUEST_BYTES_MAX) {
       throw new CprgError("resource_exhausted", "too many bytes of unfinished requests");
     }
     if (payload.length > UNARY_BYTES_MAX) {
       throw new CprgError("invalid_argument", `a request has at most ${UNARY_BYTES_MAX} bytes`);
     }
-    return served.method.kind === "clientStream"
-      ? undefined
-      : served.method.request.decode(payload);
+    return served.method.request.decode(payload);
   }
 
   #notice(served: Served, { id, method, payload }: Frame): void {
@@ -144,6 +172,7 @@ export class IncomingCalls {
 
   #ended(call: IncomingCall): void {
     this.#open.delete(call.callId);
+    if (call.takesItems) this.#rememberEarly(call.callId, call.method);
     this.#requestBytes -= call.requestBytes;
     if (this.#open.size === 0) this.#whenNone?.();
   }

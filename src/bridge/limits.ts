@@ -19,6 +19,8 @@ export const REASON_BYTES_MAX = 1024;
 export const OPEN_CALLS_MAX = 1024;
 /** Payloads of unfinished requests of one peer, together. */
 export const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
+/** Calls that were answered before their items ended, whose late items are known. */
+export const EARLY_ANSWERS_MAX = 1024;
 /** Frames that break a rule and are dropped, before the stream is ended. */
 export const DROPPED_FRAMES_MAX = 1000;
 

@@ -31,7 +31,7 @@ export interface ControlMetadata {
   readonly methods: readonly string[];
   readonly version: string;
   readonly heartbeatSeconds: number;
-  /** At the first registration of an id only. */
+  /** At every registration without one, until one has been presented (section 7). */
   readonly secret: string | undefined;
 }
 
@@ -108,21 +108,42 @@ export function registrationHeaders(registration: Registration, token: string): 
   return headers;
 }
 
-/** What a control plane said; a plain peer says nothing. @throws as {@link parseRegistration} */
+/**
+ * What a control plane said; a plain peer says nothing. A header that breaks its rule is as good as
+ * absent: a fault of the control plane is no reason for a worker to stop.
+ */
 export function parseControl(headers: readonly Header[]): ControlMetadata {
-  const values = single(
-    headers.filter(([name]) => name.startsWith("x-control-") || name === "x-worker-secret"),
-  );
-  const seconds = values.get("x-control-heartbeat-seconds") ?? `${HEARTBEAT_SECONDS_DEFAULT}`;
-  return Object.freeze({
-    methods: parseMethods("x-control-methods", values.get("x-control-methods")),
-    version: parseVersion("x-control-version", values.get("x-control-version")),
-    heartbeatSeconds: parseWhole("x-control-heartbeat-seconds", seconds, HEARTBEAT_SECONDS_MAX),
-    secret: parseSecret(values.get("x-worker-secret")),
+  return controlFrom(headers, (read, text) => {
+    try {
+      return read(text);
+    } catch {
+      return read(undefined);
+    }
   });
 }
 
-/** The headers that say it. */
+type ReadHeader = <T>(read: (text: string | undefined) => T, text: string | undefined) => T;
+
+function controlFrom(headers: readonly Header[], readHeader: ReadHeader): ControlMetadata {
+  const field = <T>(name: string, read: (text: string | undefined) => T): T => {
+    const found = headers.filter(([each]) => each === name);
+    const once = (text: string | undefined): T => {
+      if (text !== undefined) single(found);
+      return read(text);
+    };
+    return readHeader(once, found[0]?.[1]);
+  };
+  const parseSeconds = (text = `${HEARTBEAT_SECONDS_DEFAULT}`): number =>
+    parseWhole("x-control-heartbeat-seconds", text, HEARTBEAT_SECONDS_MAX);
+  return Object.freeze({
+    methods: field("x-control-methods", (text) => parseMethods("x-control-methods", text)),
+    version: field("x-control-version", (text) => parseVersion("x-control-version", text)),
+    heartbeatSeconds: field("x-control-heartbeat-seconds", parseSeconds),
+    secret: field("x-worker-secret", parseSecret),
+  });
+}
+
+/** The headers that say it. @throws as {@link parseRegistration} for what could not be read back */
 export function controlHeaders(control: ControlMetadata): Header[] {
   const headers: Header[] = [
     ["x-control-methods", control.methods.join(",")],
@@ -130,7 +151,7 @@ export function controlHeaders(control: ControlMetadata): Header[] {
     ["x-control-heartbeat-seconds", `${control.heartbeatSeconds}`],
   ];
   if (control.secret !== undefined) headers.push(["x-worker-secret", control.secret]);
-  parseControl(headers);
+  controlFrom(headers, (read, text) => read(text));
   return headers;
 }
 
@@ -151,10 +172,14 @@ function parseName(text: string): string {
   return name;
 }
 
-/** A text that is no inside of a JSON string is taken as it is: plain peers escape nothing. */
+/**
+ * A text that is no inside of a JSON string is taken as it is: plain peers escape nothing. A quote
+ * stands for itself, with a backslash or without.
+ */
 function unescaped(text: string): string {
   try {
-    const name: unknown = JSON.parse(`"${text}"`);
+    const inside = text.replace(/\\.|"/g, (part) => (part === '"' ? '\\"' : part));
+    const name: unknown = JSON.parse(`"${inside}"`);
     return typeof name === "string" && name.isWellFormed() ? name : text;
   } catch {
     return text;

@@ -29,7 +29,7 @@ import { DROPPED_FRAMES_MAX, GRANT_BYTES_MAX, REASON_BYTES_MAX } from "./limits.
 import { CANCEL, CREDIT } from "./methods.ts";
 import { Outbox } from "./outbox.ts";
 import type { OutgoingCall } from "./outgoing-call.ts";
-import { noticeId, OutgoingCalls } from "./outgoing-calls.ts";
+import { OutgoingCalls } from "./outgoing-calls.ts";
 import { ItemAnswers, OneAnswer, sendItems, streamCall, UploadAnswer } from "./outgoing-kinds.ts";
 import { encodeUnary } from "./payload-bounds.ts";
 import { SendCredit } from "./send-credit.ts";
@@ -72,7 +72,6 @@ class StreamMux implements Mux, CallHost {
   readonly #outbox: Outbox;
   readonly #outgoing: OutgoingCalls;
   readonly #incoming: IncomingCalls;
-  #noticesSent = 0;
   /** Set once: how the stream is to end, or has. */
   #end: CallEnd | undefined;
   #isFinished = false;
@@ -184,8 +183,7 @@ class StreamMux implements Mux, CallHost {
   }
 
   #sendNotice(method: string, payload: Uint8Array): Promise<void> {
-    this.#noticesSent += 1;
-    return this.#outbox.send(frame("request", noticeId(this.#noticesSent), { method, payload }));
+    return this.#outbox.send(frame("request", this.#outgoing.newNoticeId(), { method, payload }));
   }
 
   async #run(): Promise<CallEnd> {

@@ -111,8 +111,11 @@ export class OutgoingCall {
     }
     try {
       return this.#setup.taker.response(payload, this);
-    } catch (error) {
-      this.leave(CprgError.from(error));
+    } catch (thrown) {
+      const error = CprgError.from(thrown);
+      // What is wrong with the end of the call leaves nothing to cancel.
+      if (this.#setup.taker.isEnd(payload)) this.end(error);
+      else this.leave(error);
       return undefined;
     }
   }

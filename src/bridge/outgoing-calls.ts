@@ -8,6 +8,11 @@ import { OPEN_CALLS_MAX } from "./limits.ts";
 import { type AnswerTaker, abortError, OutgoingCall } from "./outgoing-call.ts";
 import type { SendCredit } from "./send-credit.ts";
 
+/** Ids of calls are numbers in this base. */
+const ID_RADIX = 36;
+/** Ids of notices begin so. */
+const NOTICE_ID = "n-";
+
 /** What a call is opened with; an id of {@link OutgoingCalls.newId} if it was needed before. */
 interface NewCall {
   readonly id?: string;
@@ -21,6 +26,7 @@ export class OutgoingCalls {
   readonly #counts: MuxCounts;
   readonly #open = new Map<string, OutgoingCall>();
   #idsMade = 0;
+  #noticeIdsMade = 0;
   #error: CprgError | undefined;
 
   constructor(host: CallHost, counts: MuxCounts) {
@@ -31,7 +37,13 @@ export class OutgoingCalls {
   /** An id that no call of this side has had. */
   newId(): string {
     this.#idsMade += 1;
-    return this.#idsMade.toString(36);
+    return this.#idsMade.toString(ID_RADIX);
+  }
+
+  /** An id that no notice of this side has had; it tells a notice from a call. */
+  newNoticeId(): string {
+    this.#noticeIdsMade += 1;
+    return `${NOTICE_ID}${this.#noticeIdsMade}`;
   }
 
   /** A call, which has ended already if it cannot be made. */
@@ -72,8 +84,17 @@ export class OutgoingCalls {
   }
 
   #unexpected(id: string, call: OutgoingCall | undefined): void {
-    if (call !== undefined || isNoticeId(id)) this.#counts.late += 1;
+    if (call !== undefined || this.#wasMade(id)) this.#counts.late += 1;
     else this.#counts.dropped += 1;
+  }
+
+  /** Whether a call or a notice of this side has had the id. */
+  #wasMade(id: string): boolean {
+    const isNotice = id.startsWith(NOTICE_ID);
+    const number = isNotice ? Number(id.slice(NOTICE_ID.length)) : Number.parseInt(id, ID_RADIX);
+    if (!(number >= 1)) return false;
+    if (isNotice) return number <= this.#noticeIdsMade && id === `${NOTICE_ID}${number}`;
+    return number <= this.#idsMade && id === number.toString(ID_RADIX);
   }
 
   #problem({ signal }: CallOptions): CprgError | undefined {
@@ -82,15 +103,4 @@ export class OutgoingCalls {
     if (this.#open.size < OPEN_CALLS_MAX) return undefined;
     return new CprgError("resource_exhausted", `${OPEN_CALLS_MAX} calls are open`);
   }
-}
-
-const NOTICE_ID = "n-";
-
-/** Ids of notices: an answer from a peer that gives one is known for what it is. */
-export function noticeId(number: number): string {
-  return `${NOTICE_ID}${number}`;
-}
-
-function isNoticeId(id: string): boolean {
-  return id.startsWith(NOTICE_ID);
 }

@@ -145,7 +145,7 @@ async function* entriesOf(items: AsyncIterable<FsDownloadItem>): AsyncGenerator<
     const first = await iterator.next();
     const head = first.done === true ? undefined : first.value.head;
     if (head === undefined) throw badDownload("its head is missing");
-    const mode = head.mode & MODES;
+    const mode = (head.mode ?? (head.type === "directory" ? 0o755 : 0o644)) & MODES;
     const rest = chunkBytes({ [Symbol.asyncIterator]: () => iterator });
     if (head.type === "link") {
       const target = Buffer.from(head.linkTarget);

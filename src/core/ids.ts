@@ -13,3 +13,8 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{1
 export function isId(text: string): boolean {
   return UUID.test(text);
 }
+
+/** An id as an error may show it: what is none may be a secret that was put in its place. */
+export function shownId(text: string): string {
+  return isId(text) ? `"${text}"` : "of this id";
+}

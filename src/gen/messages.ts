@@ -21,11 +21,11 @@ export interface ClaimRequest {
   readonly epoch: number;
   /** For the programs of this claim; kept in memory only, gone at release. */
   readonly env: Readonly<Record<string, string>>;
-  /** Cloned into the root before the first exec; https or ssh. */
+  /** Cloned into the root before the claim is answered; https or ssh. */
   readonly repoUrl: string;
   /** Branch, tag or commit; the default branch if empty. */
   readonly ref: string;
-  /** Without an acknowledged heartbeat for so long the claim ends; 0: never for that reason. */
+  /** Not renewed for so long, the claim ends; 0, or without `heartbeat.ack`: never for that reason. */
   readonly claimTtlSeconds: number;
 }
 
@@ -70,14 +70,14 @@ export interface DrainResponse {
 export interface ExecAttachRequest {
   readonly claim: Claim | null;
   readonly execId: string;
-  /** The first item wanted; those before it have been consumed and are forgotten. */
+  /** The first item wanted; those before it have been consumed and are forgotten. 0 means 1. */
   readonly nextSeq: number;
 }
 
 export interface ExecExit {
   /** Absent if a signal ended it or it never ran. */
   readonly exitCode?: number;
-  /** `SIGKILL`, ...; empty if none ended it. */
+  /** `SIGKILL`, ...; empty if none ended it. Whatever the reason is. */
   readonly signal: string;
   /** One of the words of the table of reasons. */
   readonly reason: string;
@@ -87,7 +87,7 @@ export interface ExecExit {
   readonly stderrBytes: number;
   /** Time of all its processes together. */
   readonly cpuMs: number;
-  /** Most memory at once; absent where it is not counted. */
+  /** Most memory at once, of all its processes; absent where that is not counted. */
   readonly memoryPeakBytes?: number;
   /** Processes that outlived the main one and were killed. */
   readonly killed: number;
@@ -206,7 +206,7 @@ export interface FsListDirRequest {
   readonly path: string;
   /** Names after this one. */
   readonly after: string;
-  /** At most so many; 0 or more than 10000: 10000. */
+  /** At most so many; 0 or more than 10000: 10000. There may be fewer, with `more`. */
   readonly limit: number;
 }
 
@@ -257,7 +257,7 @@ export interface FsRemoveResponse {
   readonly existed: boolean;
 }
 
-/** `fs.Rename`: replaces a file that is at the new path. */
+/** `fs.Rename`: a file replaces a file that is at the new path; nothing else gives way. */
 export interface FsRenameRequest {
   readonly claim: Claim | null;
   readonly from: string;
@@ -298,7 +298,7 @@ export interface FsUploadItem {
 export interface FsUploadResponse {
   /** Content of files, in all. */
   readonly bytes: number;
-  /** Files, directories and links. */
+  /** Files, directories and links; of a directory what is in it. */
   readonly entries: number;
 }
 
@@ -415,8 +415,8 @@ export interface RunningExec {
 export interface TransferHead {
   /** `file`: the chunks are its content. `directory`: they are a tar of what is in it. `link`: none. */
   readonly type: string;
-  /** Permission bits. */
-  readonly mode: number;
+  /** Permission bits; if absent, 0644, and 0755 of a directory. */
+  readonly mode?: number;
   /** Of a file: exactly the bytes of all chunks. */
   readonly size: number;
   /** Of a link. */

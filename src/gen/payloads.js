@@ -6741,9 +6741,17 @@ export const outrigger = $root.outrigger = (() => {
             };
 
             TransferHead.prototype.type = "";
-            TransferHead.prototype.mode = 0;
+            TransferHead.prototype.mode = null;
             TransferHead.prototype.size = $util.Long ? $util.Long.fromBits(0,0,true) : 0;
             TransferHead.prototype.linkTarget = "";
+
+            let $oneOfFields;
+
+            // Virtual OneOf for proto3 optional field
+            $Object.defineProperty(TransferHead.prototype, "_mode", {
+                get: $util.oneOfGetter($oneOfFields = ["mode"]),
+                set: $util.oneOfSetter($oneOfFields)
+            });
 
             TransferHead.encode = function (message, writer, _depth) {
                 if (!writer)
@@ -6754,7 +6762,7 @@ export const outrigger = $root.outrigger = (() => {
                     throw $Error("max depth exceeded");
                 if (message.type != null && $Object.hasOwnProperty.call(message, "type") && message.type !== "")
                     writer.uint32(10).string(message.type);
-                if (message.mode != null && $Object.hasOwnProperty.call(message, "mode") && message.mode !== 0)
+                if (message.mode != null && $Object.hasOwnProperty.call(message, "mode"))
                     writer.uint32(16).uint32(message.mode);
                 if (message.size != null && $Object.hasOwnProperty.call(message, "size") && (typeof message.size === "object" ? message.size.low || message.size.high : message.size !== 0))
                     writer.uint32(24).uint64(message.size);
@@ -6805,10 +6813,8 @@ export const outrigger = $root.outrigger = (() => {
                     case 2: {
                             if (wireType !== 0)
                                 break;
-                            if (value = reader.uint32())
-                                message.mode = value;
-                            else
-                                delete message.mode;
+                            message.mode = reader.uint32();
+                            message._mode = "mode";
                             continue;
                         }
                     case 3: {
@@ -6860,8 +6866,7 @@ export const outrigger = $root.outrigger = (() => {
                     if (typeof object.type !== "string" || object.type.length)
                         message.type = $String(object.type);
                 if (object.mode != null)
-                    if ($Number(object.mode) !== 0)
-                        message.mode = object.mode >>> 0;
+                    message.mode = object.mode >>> 0;
                 if (object.size != null)
                     if (typeof object.size === "object" ? object.size.low || object.size.high : $Number(object.size) !== 0)
                         if ($util.Long)
@@ -6888,7 +6893,6 @@ export const outrigger = $root.outrigger = (() => {
                 let object = {};
                 if (options.defaults) {
                     object.type = "";
-                    object.mode = 0;
                     if ($util.Long) {
                         let long = new $util.Long(0, 0, true);
                         object.size = options.longs === $String ? long.toString() : options.longs === $Number ? long.toNumber() : typeof $BigInt !== "undefined" && options.longs === $BigInt ? long.toBigInt() : long;

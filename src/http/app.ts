@@ -19,8 +19,8 @@ import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
 import { JOB_ROUTES } from "./job-docs.ts";
-import { STREAM_STALL_MS } from "./job-stream.ts";
 import { ADMIN_ROUTES } from "./key-docs.ts";
+import { STREAM_STALL_MS } from "./log-stream.ts";
 import { checkOrigin } from "./origin-check.ts";
 import { problemResponse, problemStatus } from "./problem.ts";
 import { countRequests, RequestCounts } from "./request-counts.ts";
@@ -43,9 +43,11 @@ import {
   type PrivilegeFacts,
   statusRoutes,
 } from "./routes/status.ts";
-import { STREAMS_MAX, STREAMS_TENANT_MAX, StreamPlaces, streamRoutes } from "./routes/stream.ts";
+import { streamRoutes } from "./routes/stream.ts";
 import { EXEC_ROUTES, SANDBOX_ROUTES } from "./sandbox-docs.ts";
 import { SERVER_ROUTES } from "./server-docs.ts";
+import { StreamPlaces } from "./stream-places.ts";
+import { StreamedAnswers } from "./streamed.ts";
 import { untilRevoked } from "./until-revoked.ts";
 
 /** Every route of the app: one without a description here cannot be, which a test makes sure of. */
@@ -80,6 +82,7 @@ export interface AppOptions {
   readonly cancelWaitMs?: number;
   readonly bodiesBytesMax?: number;
   readonly bodiesTenantBytesMax?: number;
+  readonly bodiesReserveBytes?: number;
   readonly bodyTimeoutMs?: number;
   readonly streamsMax?: number;
   readonly streamsTenantMax?: number;
@@ -92,11 +95,19 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   const { clock = systemClock, ceilings = CEILING_LIMITS } = options;
   const status = { jobs, engine, privileges, ceilings, version, clock };
   const bodies = {
-    budget: new BodyBudget(options.bodiesBytesMax, options.bodiesTenantBytesMax),
+    budget: new BodyBudget({
+      bytesMax: options.bodiesBytesMax,
+      tenantBytesMax: options.bodiesTenantBytesMax,
+      reserveBytes: options.bodiesReserveBytes,
+    }),
     timeoutMs: options.bodyTimeoutMs ?? BODY_TIMEOUT_MS,
   };
-  const onBroken = (c: Context<AppEnv>, error: unknown): void =>
-    log.error("answer broken off", { request_id: c.get("requestId"), error });
+  const places = new StreamPlaces(options.streamsMax, options.streamsTenantMax);
+  const streamed = new StreamedAnswers({
+    places,
+    onBroken: (c, error) =>
+      log.error("answer broken off", { request_id: c.get("requestId"), error }),
+  });
   const app = new Hono<AppEnv>();
 
   const requests = new RequestCounts();
@@ -115,30 +126,26 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use("/v1/*", requireAcceptable(ROUTES));
   app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, bodies }));
   const { exportAudit } = options;
-  app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, onBroken }));
+  app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, streamed }));
   app.route("/v1/metrics", metricsRoutes({ jobs, requests, counts: options.counts ?? {} }));
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
-  const places = new StreamPlaces(
-    options.streamsMax ?? STREAMS_MAX,
-    options.streamsTenantMax ?? STREAMS_TENANT_MAX,
-  );
-  const streams = { log, places, stallMs: options.streamStallMs ?? STREAM_STALL_MS };
+  const sockets = { log, places, stallMs: options.streamStallMs ?? STREAM_STALL_MS };
   const shared = {
     ceilings,
     cancelWaitMs: options.cancelWaitMs ?? CANCEL_WAIT_MS,
     bodies,
-    onBroken,
+    streamed,
     onFailed: (c: Context<AppEnv>, error: unknown) =>
       log.error("job of a batch failed", { request_id: c.get("requestId"), error }),
   };
-  app.route("/v1/jobs", streamRoutes({ jobs, ...streams }));
-  app.route("/v1/jobs", jobEventRoutes({ jobs, places, ...shared }));
-  app.route("/v1/jobs", jobFileRoutes({ jobs, ...shared }));
+  app.route("/v1/jobs", streamRoutes({ jobs, sockets }));
+  app.route("/v1/jobs", jobEventRoutes({ jobs, streamed }));
+  app.route("/v1/jobs", jobFileRoutes({ jobs, streamed }));
   app.route("/v1/jobs", jobRoutes({ jobs, ...shared }));
   app.route("/v1/sandboxes", sandboxFileRoutes({ sandboxes, ...shared }));
   app.route("/v1/sandboxes", sandboxRoutes({ sandboxes, ...shared }));
-  app.route("/v1/execs", execRoutes({ execs: sandboxes.execs, ...streams, ...shared }));
+  app.route("/v1/execs", execRoutes({ execs: sandboxes.execs, sockets, ...shared }));
 
   app.notFound((c) => {
     const allowed = allowedMethods(app, c.req.path);

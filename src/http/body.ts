@@ -66,16 +66,25 @@ interface ReadOptions {
 /** Under a deadline of its own: the listener's bound of silence is meant for answers. */
 async function readTimely(c: Context<AppEnv>, options: ReadOptions): Promise<Uint8Array> {
   const { listener } = c.env ?? {};
-  const declared = Number(c.req.header("content-length")) || 0;
-  if (declared > BODY_BYTES_MAX) throw tooLarge();
-  options.share.grow(declared);
+  // What is declared holds nothing up: only what has come counts.
+  if (Number(c.req.header("content-length")) > BODY_BYTES_MAX) throw tooLarge();
   listener?.setIdleTimeout(c.req.raw, NO_IDLE_TIMEOUT);
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(tooSlow(options.timeoutMs)), options.timeoutMs);
+  const signal = c.get("signal");
+  const giveUp = (): void => late.reject(signal.reason);
+  // What is rejected while nobody reads is no failure of its own.
+  late.promise.catch(() => undefined);
+  signal.addEventListener("abort", giveUp);
+  if (signal.aborted) giveUp();
   try {
-    return await readBounded(c.req.raw, { share: options.share, late: late.promise });
+    const bytes = await readBounded(c.req.raw, { share: options.share, late: late.promise });
+    // What nobody may be answered is not begun.
+    signal.throwIfAborted();
+    return bytes;
   } finally {
     clearTimeout(timer);
+    signal.removeEventListener("abort", giveUp);
     listener?.setIdleTimeout(c.req.raw, ANSWER_IDLE_SECONDS);
   }
 }

@@ -1,12 +1,12 @@
 /** What a request carries through the routes, and what the routes need of the listener. */
 
 import type { Principal } from "../tenancy/key-ring.ts";
-import type { JobStream } from "./job-stream.ts";
+import type { LogStream } from "./log-stream.ts";
 
 /** The listener, as far as routes use it; absent where an app is called without one. */
 export interface Listener {
   /** Turns the request into a WebSocket that the stream feeds; false when that cannot be. */
-  upgrade(request: Request, stream: JobStream): boolean;
+  upgrade(request: Request, stream: LogStream): boolean;
   /** Seconds that a request may be silent; 0 for no bound. */
   setIdleTimeout(request: Request, seconds: number): void;
 }
@@ -14,5 +14,13 @@ export interface Listener {
 /** Types of the app's context. */
 export interface AppEnv {
   Bindings: { listener?: Listener };
-  Variables: { requestId: string; principal: Principal };
+  Variables: {
+    requestId: string;
+    principal: Principal;
+    /**
+     * Aborted when nobody may have the answer any more, because the client went away or its key was
+     * revoked: the reason is the error to answer with. Counts until the route has answered.
+     */
+    signal: AbortSignal;
+  };
 }

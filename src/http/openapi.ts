@@ -55,7 +55,7 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
 };
 
 /** What any route may answer with, by what it takes. */
-const EVERY_PROBLEM = [400, 405, 406, 429, 500, 503, 507];
+const EVERY_PROBLEM = [400, 405, 406, 421, 429, 500, 503, 507];
 const KEY_PROBLEMS = [401, 403];
 const BODY_PROBLEMS = [408, 413, 415];
 

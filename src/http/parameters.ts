@@ -81,6 +81,8 @@ export const replayParameters = {
 
 /** Of what follows a log. */
 export const followParameters = { from_seq: fromSeq };
+/** Of what follows it over a WebSocket: a browser can send no header with one. */
+export const socketParameters = { ...followParameters, key: z.string().optional() };
 
 /** Of `GET /v1/sandboxes/{id}/execs`. */
 export const execListParameters = {

@@ -22,6 +22,7 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   UPGRADE_REQUIRED: 426,
   STORE_UNWRITABLE: 503,
   DISK_FULL: 507,
+  SANDBOX_FULL: 507,
   TENANT_STORAGE_FULL: 507,
 };
 
@@ -73,8 +74,18 @@ export function problemStatus(error: CprgError): number {
   return STATUS_BY_REASON[error.reason ?? ""] ?? HTTP_STATUS[error.code];
 }
 
-/** The problem that a client sees. */
-export function problemOf(error: CprgError, requestId: string): Problem {
+/** The problem that the client of a request sees: without keys, and without the one that it sent. */
+export function problemOf(c: Context<AppEnv>, error: CprgError): Problem {
+  const problem = shownProblem(error, c.get("requestId"));
+  const secrets = presentedSecrets(c);
+  const fields = Object.entries(problem).map(([name, value]) => {
+    const isEcho = ECHOES.includes(name) && typeof value === "string";
+    return [name, isEcho ? redactKeys(value, secrets) : value];
+  });
+  return Object.fromEntries(fields);
+}
+
+function shownProblem(error: CprgError, requestId: string): Problem {
   const status = problemStatus(error);
   const base = {
     type: "about:blank",
@@ -101,15 +112,12 @@ export function problemOf(error: CprgError, requestId: string): Problem {
 
 /** The answer to a request that failed. */
 export function problemResponse(c: Context<AppEnv>, error: CprgError): Response {
-  const problem = problemOf(error, c.get("requestId"));
-  const secrets = presentedSecrets(c);
-  const clean = (name: string, value: unknown) =>
-    ECHOES.includes(name) && typeof value === "string" ? redactKeys(value, secrets) : value;
+  const problem = problemOf(c, error);
   const headers = new Headers({ "Content-Type": "application/problem+json" });
   if (problem.status === 401) headers.set("WWW-Authenticate", 'Bearer realm="cprg"');
   if (problem.status === 426) headers.set("Upgrade", "websocket");
   if (error.retryAfterSeconds !== undefined) {
     headers.set("Retry-After", String(Math.max(1, Math.ceil(error.retryAfterSeconds))));
   }
-  return c.newResponse(JSON.stringify(problem, clean), { status: problem.status as 400, headers });
+  return c.newResponse(JSON.stringify(problem), { status: problem.status as 400, headers });
 }

@@ -5,7 +5,7 @@ import { invalid } from "../core/errors.ts";
 import { prefersNdjson } from "./accept.ts";
 import type { AppEnv } from "./env.ts";
 import { readParameters, replayParameters } from "./parameters.ts";
-import { bytesResponse, textResponse } from "./streamed.ts";
+import type { StreamedAnswers } from "./streamed.ts";
 
 /** What one request asks for. */
 export type ReplayAsked =
@@ -16,7 +16,6 @@ export type ReplayAsked =
 export interface ReplaySource {
   events(fromSeq: number): AsyncIterable<string>;
   sealed(): AsyncIterable<Uint8Array>;
-  onBroken(error: unknown): void;
 }
 
 /** @throws CprgError `invalid_argument` naming the parameter */
@@ -32,12 +31,15 @@ export function readReplay(c: Context<AppEnv>): ReplayAsked {
 }
 
 /** The answer. */
-export async function replayResponse(asked: ReplayAsked, source: ReplaySource): Promise<Response> {
-  const onBroken = (error: unknown): void => source.onBroken(error);
+export async function replayResponse(
+  c: Context<AppEnv>,
+  streamed: StreamedAnswers,
+  { asked, source }: { readonly asked: ReplayAsked; readonly source: ReplaySource },
+): Promise<Response> {
   if (asked.kind === "events") {
     const headers = { "Content-Type": "application/json" };
-    return await textResponse(source.events(asked.fromSeq), { headers, onBroken });
+    return await streamed.text(c, source.events(asked.fromSeq), { headers });
   }
   const headers = { "Content-Type": "application/x-ndjson" };
-  return await bytesResponse(source.sealed(), { headers, onBroken });
+  return await streamed.bytes(c, source.sealed(), { headers });
 }

@@ -37,10 +37,8 @@ export const sandboxBody = z
   })
   .meta({ description: "What to open.", examples: [{}, { limits: { wall_seconds: 30 } }] });
 
-const side = z
-  .number()
-  .optional()
-  .meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });
+const wholeSide = z.number().meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });
+const side = wholeSide.optional().meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });
 const size = { columns: side, rows: side };
 
 /** The body of `POST /v1/sandboxes/{id}/execs`. */
@@ -83,7 +81,7 @@ export const signalBody = z
 
 /** The body of `POST /v1/execs/{id}/resize`. */
 export const sizeBody = z
-  .strictObject(size)
+  .strictObject({ columns: wholeSide, rows: wholeSide })
   .meta({ description: "Characters.", examples: [{ columns: 120, rows: 40 }] });
 
 /** @throws CprgError `invalid_argument` naming the field that has the wrong type or is unknown */

@@ -1,11 +1,11 @@
-/** The listener: Bun.serve with its bounds, and WebSockets that feed job streams. */
+/** The listener: Bun.serve with its bounds, and WebSockets that are fed with logs. */
 
 import type { Hono } from "hono";
 import { CprgError } from "../core/errors.ts";
 import { type AppOptions, createApp } from "./app.ts";
 import type { AppEnv, Listener } from "./env.ts";
 import { ANSWER_IDLE_SECONDS } from "./idle.ts";
-import type { JobStream } from "./job-stream.ts";
+import type { LogStream } from "./log-stream.ts";
 
 /**
  * The runtime's own bound, which has to hold for files of any size too. What takes JSON looks at the
@@ -48,7 +48,7 @@ export interface RunningServer {
  * @throws CprgError `unavailable` when the address cannot be had
  */
 export async function startServer(options: ServerOptions): Promise<RunningServer> {
-  const streams = new Set<JobStream>();
+  const streams = new Set<LogStream>();
   const counts = { streams: () => streams.size, ...options.counts };
   const app = createApp({ ...options, counts });
   const server = listen(options, { app, streams });
@@ -62,17 +62,17 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
   };
 }
 
-type StreamServer = Bun.Server<JobStream>;
+type StreamServer = Bun.Server<LogStream>;
 
 interface Parts {
   readonly app: Hono<AppEnv>;
-  readonly streams: Set<JobStream>;
+  readonly streams: Set<LogStream>;
 }
 
 function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
   const { hostname, port, tls } = options;
   try {
-    return Bun.serve<JobStream>({
+    return Bun.serve<LogStream>({
       hostname,
       port,
       idleTimeout: ANSWER_IDLE_SECONDS,
@@ -111,7 +111,7 @@ function listenerOf(server: StreamServer): Listener {
   };
 }
 
-async function stopServer(server: StreamServer, streams: ReadonlySet<JobStream>): Promise<void> {
+async function stopServer(server: StreamServer, streams: ReadonlySet<LogStream>): Promise<void> {
   const stopped = server.stop();
   const rest = [...streams].map(async (stream) => await stream.runOut());
   if (!(await within(STOP_TIMEOUT_MS, Promise.all([stopped, ...rest])))) {

@@ -12,7 +12,7 @@ export function wantsEvents(accept: string | undefined): boolean {
 }
 
 /** Pages of lines of a log. */
-type Pages = AsyncIterable<readonly { readonly seq: number; readonly line: string }[]>;
+export type LogPages = AsyncIterable<readonly { readonly seq: number; readonly line: string }[]>;
 
 /**
  * Pieces of an event stream: each line of the log is the data of one event, whose id is its seq and
@@ -23,7 +23,7 @@ type Pages = AsyncIterable<readonly { readonly seq: number; readonly line: strin
  * @param first what comes before everything else, as an event without an id
  */
 export async function* eventStream(
-  pages: Pages,
+  pages: LogPages,
   first?: { readonly event: string; readonly data: object },
 ): AsyncGenerator<string> {
   if (first === undefined) yield COMMENT;

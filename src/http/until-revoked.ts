@@ -1,43 +1,64 @@
 /**
  * What goes on under a key ends with it: requests that wait, answers that stream, WebSockets. Sits
- * before every route, so that a new one cannot forget.
+ * before every route. What a route has already done is answered as it is: nobody is told that
+ * something was refused which was carried out.
  */
 
 import type { Context, MiddlewareHandler } from "hono";
 import { CprgError } from "../core/errors.ts";
 import type { AppEnv, Listener } from "./env.ts";
 
-/** Media types of answers that may go on for long. */
-const LONG_TYPES = [
-  "application/x-ndjson",
-  "text/event-stream",
-  "application/octet-stream",
-  "application/x-tar",
-];
+/** Methods that change nothing (RFC 9110 section 9.2.1), so that any answer may be refused. */
+const SAFE_METHODS: readonly string[] = ["GET", "HEAD", "OPTIONS"];
 
 /**
- * Cuts what a request began when its key is revoked or has ended.
+ * Gives a request its signal, and refuses what its key may no longer see. A body that streams is cut
+ * by `streamed.ts`.
  *
  * @param isSpared requests that are answered all the same: they may be what revokes the key
  */
 export function untilRevoked(isSpared: (path: string) => boolean): MiddlewareHandler<AppEnv> {
   return async (c, next) => {
     const { revoked } = c.get("principal");
-    if (isSpared(c.req.path)) return await next();
-    guardUpgrades(c, revoked);
-    const gone = Promise.withResolvers<never>();
-    const leave = (): void => gone.reject(keyRevoked());
-    revoked.addEventListener("abort", leave, { once: true });
-    try {
-      await Promise.race([next(), gone.promise]);
-    } finally {
-      revoked.removeEventListener("abort", leave);
-    }
-    const type = c.res.headers.get("content-type")?.split(";")[0] ?? "";
-    if (c.res.body !== null && LONG_TYPES.includes(type)) {
-      c.res = new Response(cutBody(c.res.body, revoked), c.res);
-    }
+    const isRevocable = !isSpared(c.req.path);
+    if (isRevocable) guardUpgrades(c, revoked);
+    using ended = new Ended();
+    ended.on(c.req.raw.signal, clientGone);
+    if (isRevocable) ended.on(revoked, keyRevoked);
+    c.set("signal", ended.signal);
+    await next();
+    if (isRevocable && revoked.aborted) await refuse(c);
   };
+}
+
+/** Aborts its signal when one of others is, until it is disposed of: a key outlives its requests. */
+class Ended implements Disposable {
+  readonly #abort = new AbortController();
+  readonly #leave: (() => void)[] = [];
+
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  on(cause: AbortSignal, why: () => CprgError): void {
+    const abort = (): void => this.#abort.abort(why());
+    if (cause.aborted) abort();
+    cause.addEventListener("abort", abort, { once: true });
+    this.#leave.push(() => cause.removeEventListener("abort", abort));
+  }
+
+  [Symbol.dispose](): void {
+    for (const leave of this.#leave) leave();
+  }
+}
+
+/** @throws CprgError `unauthenticated` unless the route did something */
+async function refuse(c: Context<AppEnv>): Promise<void> {
+  const isGivenUp = CprgError.is(c.error) && c.error.code === "canceled";
+  if (!isGivenUp && !SAFE_METHODS.includes(c.req.method)) return;
+  await c.res.body?.cancel();
+  c.res = undefined;
+  throw keyRevoked();
 }
 
 /** The streams of this request's upgrade hear of the key. */
@@ -58,46 +79,12 @@ function guardUpgrades(c: Context<AppEnv>, revoked: AbortSignal): void {
   };
 }
 
-/** A body that breaks off, so that the client does not take a part for the whole. */
-function cutBody(
-  body: ReadableStream<Uint8Array>,
-  revoked: AbortSignal,
-): ReadableStream<Uint8Array> {
-  const reader = body.getReader();
-  let cut = (): void => undefined;
-  const settle = (): void => revoked.removeEventListener("abort", cut);
-  return new ReadableStream<Uint8Array>({
-    start(controller) {
-      cut = () => {
-        // Bun prints an error that it is given here, beside the log.
-        controller.error();
-        void reader.cancel().catch(() => undefined);
-      };
-      if (revoked.aborted) cut();
-      else revoked.addEventListener("abort", cut, { once: true });
-    },
-    async pull(controller) {
-      try {
-        const { done, value } = await reader.read();
-        if (revoked.aborted) return;
-        if (!done) return controller.enqueue(value);
-        settle();
-        controller.close();
-      } catch {
-        // The source has said why to whoever made it.
-        settle();
-        controller.error();
-      }
-    },
-    async cancel() {
-      settle();
-      await reader.cancel();
-    },
-  });
-}
-
 function keyRevoked(): CprgError {
   return new CprgError("unauthenticated", "Cannot answer: the key was revoked", {
     reason: "KEY_REVOKED",
   });
+}
+
+function clientGone(): CprgError {
+  return new CprgError("canceled", "Cannot answer: the client went away");
 }

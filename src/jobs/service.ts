@@ -6,7 +6,7 @@
 import type { SealKey } from "../core/chain.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
 import { isTerminal, type Status } from "../core/reasons.ts";
@@ -64,6 +64,15 @@ export interface JobServiceOptions {
   freeDescriptors?(): number;
   /** Waits between attempts to store an end, for tests. */
   readonly finishRetryMs?: readonly number[];
+}
+
+/** A request that a client may send again. */
+export interface OnceRequest {
+  readonly key: string;
+  /** Tells whether two requests are the same. */
+  readonly bodyHash: string;
+  /** Gives up what is not queued yet; its reason is thrown. */
+  readonly signal?: AbortSignal;
 }
 
 /** What a wait is bounded by. */
@@ -171,14 +180,22 @@ export class JobService {
   /**
    * Queues a job.
    *
+   * @param options `signal`: gives up what is not queued yet; its reason is thrown
    * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, `resource_exhausted` with
    *   reason TENANT_STORAGE_FULL, NO_INTERPRETER, or
    *   `invalid_argument` when a file would take the place of the code
    */
-  async submit(tenant: string, spec: JobSpec): Promise<Job> {
+  async submit(
+    tenant: string,
+    spec: JobSpec,
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<Job> {
     await this.#checkSpec(spec);
     const job = queuedJob(tenant, spec, this.#clock.now());
-    await this.#insert(job, () => this.#options.store.jobs.insert(job, spec));
+    await this.#insert(job, () => {
+      signal?.throwIfAborted();
+      return this.#options.store.jobs.insert(job, spec);
+    });
     this.#queue.wake();
     return job;
   }
@@ -187,7 +204,6 @@ export class JobService {
    * Queues a job, unless a request of the tenant with the same key did within
    * {@link ONCE_WINDOW_MS}.
    *
-   * @param request `bodyHash` tells whether two requests are the same
    * @returns the job as it is now, and whether an earlier request made it
    * @throws CprgError as {@link submit} does; `invalid_argument` with reason
    *   IDEMPOTENCY_KEY_REUSED when the earlier request was another
@@ -195,7 +211,7 @@ export class JobService {
   async submitOnce(
     tenant: string,
     spec: JobSpec,
-    { key, bodyHash }: { readonly key: string; readonly bodyHash: string },
+    { key, bodyHash, signal }: OnceRequest,
   ): Promise<{ readonly job: Job; readonly isEarlier: boolean }> {
     const { jobs } = this.#options.store;
     const job = queuedJob(tenant, spec, this.#clock.now());
@@ -203,7 +219,10 @@ export class JobService {
     let earlier = await jobs.earlier(tenant, request);
     if (earlier === null) {
       await this.#checkSpec(spec);
-      earlier = await this.#insert(job, () => jobs.insertOnce(job, spec, request));
+      earlier = await this.#insert(job, () => {
+        signal?.throwIfAborted();
+        return jobs.insertOnce(job, spec, request);
+      });
       this.#queue.wake();
     }
     if (earlier === null) return { job, isEarlier: false };
@@ -417,7 +436,7 @@ function noSuchFile(job: Job, path: string): CprgError {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find job "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find job ${shownId(id)}: there is none`, {
     reason: "JOB_NOT_FOUND",
   });
 }

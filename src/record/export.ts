@@ -6,9 +6,7 @@ import { assert, CprgError } from "../core/errors.ts";
 import type { Subject } from "../core/event.ts";
 import type { LogHead, Store } from "../store/contract.ts";
 import { noPreviousHead } from "../store/job-rules.ts";
-
-/** Most lines and about how many bytes are read at once. */
-const PAGE = { limit: 1024, maxBytes: 1024 * 1024 };
+import { LOG_PAGE, readPage } from "./page-reads.ts";
 
 /** What is exported, and what signs it. */
 export interface ExportOptions {
@@ -31,8 +29,8 @@ export async function* exportLog(options: ExportOptions): AsyncGenerator<Uint8Ar
   if (head === null) throw notThere(subject);
   let sent = 0;
   while (sent < head.count) {
-    const limit = Math.min(PAGE.limit, head.count - sent);
-    const page = await store.events.read(subject, sent + 1, { ...PAGE, limit });
+    const limit = Math.min(LOG_PAGE.limit, head.count - sent);
+    const page = await readPage(store.events, subject, { ...LOG_PAGE, fromSeq: sent + 1, limit });
     const last = page.at(-1);
     if (last === undefined) throw removed(subject);
     sent = last.seq;

@@ -2,6 +2,7 @@
 
 import { isTerminalLine } from "../core/chain.ts";
 import type { EventLine } from "../store/contract.ts";
+import type { PageBounds } from "./page-reads.ts";
 
 /** Most lines that a tail keeps. */
 export const TAIL_LINES_MAX = 512;
@@ -13,12 +14,6 @@ export const TAILS_BYTES_MAX = 32 * 1024 * 1024;
 /** Bytes of all tails, counted in one place so that many logs stay bounded too. */
 export interface TailBudget {
   usedBytes: number;
-}
-
-/** Bounds of one page. */
-export interface PageBounds {
-  readonly limit: number;
-  readonly maxBytes: number;
 }
 
 /** Where one reader stands. */

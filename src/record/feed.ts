@@ -8,12 +8,11 @@ import { isTerminalLine } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
 import type { Subject } from "../core/event.ts";
 import type { EventLine, EventLog, TimedDraft } from "../store/contract.ts";
-import { type PageBounds, type TailBudget, Topic } from "./feed-topic.ts";
+import { type TailBudget, Topic } from "./feed-topic.ts";
+import { LOG_PAGE, readPage } from "./page-reads.ts";
 
 /** Most readers at once, over all logs. */
 export const SUBSCRIBERS_MAX = 10_000;
-/** Most lines and about how many bytes a reader gets at once. */
-export const PAGE: PageBounds = { limit: 256, maxBytes: 256 * 1024 };
 
 /** From where a subscription reads, and what ends it before the log does. */
 export interface SubscribeOptions {
@@ -84,8 +83,9 @@ export class Feed {
       while (!signal.aborted) {
         // Taken before the read: whatever is committed after it ends the wait below.
         const version = topic.version;
-        const tail = topic.read(reader.next, PAGE);
-        const page = tail ?? (await this.#events.read(subject, reader.next, PAGE));
+        const tail = topic.read(reader.next, LOG_PAGE);
+        const page =
+          tail ?? (await readPage(this.#events, subject, { fromSeq: reader.next, ...LOG_PAGE }));
         const last = page.at(-1);
         if (last === undefined) {
           const { next } = reader;

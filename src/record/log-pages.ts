@@ -2,9 +2,7 @@
 
 import type { Subject } from "../core/event.ts";
 import type { EventLine, EventLog } from "../store/contract.ts";
-
-/** Bounds of one page. */
-export const LOG_PAGE = { limit: 512, maxBytes: 256 * 1024 } as const;
+import { LOG_PAGE, readPage } from "./page-reads.ts";
 
 /**
  * Pages of a log from one sequence number to another.
@@ -16,7 +14,7 @@ export async function* logPages(
   { subject, fromSeq, toSeq }: { subject: Subject; fromSeq: number; toSeq: number },
 ): AsyncGenerator<readonly EventLine[]> {
   for (let seq = fromSeq; seq <= toSeq; ) {
-    const read = await events.read(subject, seq, LOG_PAGE);
+    const read = await readPage(events, subject, { fromSeq: seq, ...LOG_PAGE });
     const page = read.filter((line) => line.seq <= toSeq);
     const last = page.at(-1);
     if (last === undefined) return;

@@ -27,6 +27,7 @@ import {
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V1Host } from "./cgroup-hierarchy.ts";
+import { ExecGroups } from "./exec-groups.ts";
 import { killPids } from "./kill-group.ts";
 import type { Native } from "./native.ts";
 import { UnifiedExec } from "./unified-exec.ts";
@@ -109,8 +110,7 @@ class V1Sandbox implements SandboxGroups {
   readonly #places: Places;
   readonly #traits: Traits;
   readonly #fds: number[] = [];
-  #prepared: ExecGroup | null = null;
-  #execs = 0;
+  readonly #execs = new ExecGroups((name) => this.#makeExec(name));
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number = -1;
   readonly launchFds: readonly number[];
@@ -162,18 +162,14 @@ class V1Sandbox implements SandboxGroups {
   }
 
   prepare(): void {
-    this.#prepared ??= this.#makeExec();
+    this.#execs.prepare();
   }
 
   createExec(): ExecGroup {
-    const group = this.#prepared ?? this.#makeExec();
-    this.#prepared = null;
-    return group;
+    return this.#execs.take();
   }
 
-  #makeExec(): ExecGroup {
-    this.#execs += 1;
-    const name = `exec-${this.#execs}`;
+  #makeExec(name: string): ExecGroup {
     return this.#places.unified === null
       ? new PidsExec(this.#native, this.#places, name)
       : new UnifiedExec(this.#native, join(this.#places.unified, name), {
@@ -213,7 +209,7 @@ class V1Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
-    this.#prepared?.sent();
+    this.#execs.close();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
   }
 }

@@ -29,6 +29,7 @@ import {
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V2Host } from "./cgroup-hierarchy.ts";
+import { ExecGroups } from "./exec-groups.ts";
 import type { Native } from "./native.ts";
 import { UnifiedExec } from "./unified-exec.ts";
 
@@ -62,8 +63,9 @@ class V2Sandbox implements SandboxGroups {
   readonly #directory: string;
   readonly #run: string;
   readonly #fds: number[] = [];
-  #prepared: ExecGroup | null = null;
-  #execs = 0;
+  readonly #execs = new ExecGroups(
+    (name) => new UnifiedExec(this.#native, join(this.#run, name), { hasMemory: true }),
+  );
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number;
   readonly launchFds: readonly number[] = [];
@@ -103,20 +105,11 @@ class V2Sandbox implements SandboxGroups {
   }
 
   prepare(): void {
-    this.#prepared ??= this.#makeExec();
+    this.#execs.prepare();
   }
 
   createExec(): ExecGroup {
-    const group = this.#prepared ?? this.#makeExec();
-    this.#prepared = null;
-    return group;
-  }
-
-  #makeExec(): ExecGroup {
-    this.#execs += 1;
-    return new UnifiedExec(this.#native, join(this.#run, `exec-${this.#execs}`), {
-      hasMemory: true,
-    });
+    return this.#execs.take();
   }
 
   memoryBytes(): number | null {
@@ -150,7 +143,7 @@ class V2Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
-    this.#prepared?.sent();
+    this.#execs.close();
     await removeGroup(this.#directory);
   }
 }

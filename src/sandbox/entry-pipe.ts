@@ -53,9 +53,11 @@ class Handover {
     return null;
   }
 
+  /** The other side has ended; a piece that it still held out is taken back from nobody. */
   end(failure: { readonly error: unknown } | null): void {
     this.#end = { failure };
     this.#come?.();
+    this.letGo();
   }
 
   /** Nobody reads any more: the other side is not held back. */

@@ -47,9 +47,11 @@ export async function* readTar(
 ): AsyncGenerator<EntryPart> {
   const bytes = new TarBytes(chunks);
   const places = new Places(directoriesBytesMax);
+  let isEmpty = true;
   for (;;) {
     const header = await nextHeader(bytes);
     if (header === null) break;
+    isEmpty = false;
     const head = entryOf(header);
     yield* places.missingParents(head.path);
     if (head.type === "link") {
@@ -64,6 +66,7 @@ export async function* readTar(
     await bytes.skip(paddingOf(header.size));
   }
   await bytes.drain();
+  if (isEmpty) throw badTar("it holds nothing");
 }
 
 /** The header of the next entry, with what pax records and long names before it say. */

@@ -46,7 +46,8 @@ export interface Transfer {
 }
 
 /**
- * Puts an archive stream at a path inside.
+ * Puts an archive stream at a path inside. When that ends early, the stream is not waited for: its
+ * owner makes it end.
  *
  * @throws CprgError `canceled`, `deadline_exceeded`, or naming the entry that failed; then nothing
  *   half-made stays
@@ -70,8 +71,9 @@ export async function unpack(
   try {
     const report = await running.reports.ended;
     pipe.abandon();
-    const failure = await fed;
-    stop.check();
+    // A source that failed has said so before the report; one that has stalled may never say more.
+    const failure = await Promise.race([fed, nextTurn().then(() => null)]);
+    if (!isDone(report)) stop.check();
     checkReport(report, transfer, "put files into");
     if (failure !== null) throw failure.error;
   } finally {
@@ -111,10 +113,14 @@ export async function pack(host: TransferHost, transfer: Transfer, sink: EntrySi
     reader.cancel().catch(() => undefined);
   });
   try {
-    const decoded = await decodeArchive(chunksOf(reader), sink).then(
-      () => null,
-      (error: unknown) => ({ error }),
-    );
+    // A sink that takes nothing must not hold up what stops the transfer.
+    const decoded = await Promise.race([
+      decodeArchive(chunksOf(reader), sink).then(
+        () => null,
+        (error: unknown) => ({ error }),
+      ),
+      stop.stopped,
+    ]);
     if (decoded !== null) running.terminate();
     await reader.cancel();
     const report = await running.reports.ended;
@@ -137,7 +143,7 @@ export async function remove(host: TransferHost, transfer: Transfer): Promise<vo
   const stop = stopOn(transfer.options, () => running.terminate());
   try {
     const report = await running.reports.ended;
-    stop.check();
+    if (!isDone(report)) stop.check();
     checkReport(report, transfer, "remove files of");
   } finally {
     stop.dispose();
@@ -202,10 +208,12 @@ function sendEnd({ channel }: Sandbox, id: number, signal: number): void {
 /** Watches the caller's signal and deadline. */
 function stopOn(options: TransferOptions | undefined, stop: () => void) {
   let error: CprgError | null = null;
+  const stopped = Promise.withResolvers<{ readonly error: CprgError }>();
   const halt = (reason: CprgError): void => {
     if (error !== null) return;
     error = reason;
     stop();
+    stopped.resolve({ error: reason });
   };
   const onAbort = (): void => halt(new CprgError("canceled", "The transfer was cancelled"));
   const { signal, deadlineMs } = options ?? {};
@@ -220,6 +228,8 @@ function stopOn(options: TransferOptions | undefined, stop: () => void) {
   if (signal?.aborted) onAbort();
   else signal?.addEventListener("abort", onAbort, { once: true });
   return {
+    /** Resolves with why, when it is stopped. */
+    stopped: stopped.promise,
     /** @throws CprgError when it was stopped */
     check: (): void => {
       if (error !== null) throw error;
@@ -231,6 +241,11 @@ function stopOn(options: TransferOptions | undefined, stop: () => void) {
   };
 }
 
+/** Whether everything is where it was to be: then a stop came too late. */
+function isDone(report: Report | null): boolean {
+  return report?.type === REPORT.transferred && report.errno === 0;
+}
+
 /** A reader of ours that failed cuts the stream: then its error counts, not the cut. */
 function checkReport(
   report: Report | null,
@@ -239,7 +254,7 @@ function checkReport(
   decoded: { readonly error: unknown } | null = null,
 ): void {
   if (report === null) throw sandboxGone();
-  if (report.type === REPORT.transferred && report.errno === 0) return;
+  if (isDone(report)) return;
   if (decoded !== null && CprgError.is(decoded.error) && decoded.error.code !== "data_loss") return;
   const op = `${verb} the sandbox`;
   const subject = path.slice(0, 256);

@@ -4,7 +4,7 @@ import type { SealKey } from "../core/chain.ts";
 import type { Clock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { ExecRecord } from "../core/exec.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
@@ -43,6 +43,15 @@ export interface ExecServiceOptions {
   onGone(sandboxId: string): void;
 }
 
+/** What is started. */
+export interface ExecStart {
+  readonly request: ExecRequest;
+  /** Of the key or the server. */
+  readonly ceilings: Limits;
+  /** Gives up what has not begun; its reason is thrown. */
+  readonly signal?: AbortSignal;
+}
+
 /** What a wait is bounded by. */
 export interface ExecWait {
   /** Relative. */
@@ -62,14 +71,13 @@ export class ExecService {
   /**
    * Starts a program; one that could not be started is an exec that has ended.
    *
-   * @param ceilings of the key or the server
    * @throws CprgError `not_found`, `aborted` when the sandbox has ended, `resource_exhausted` when
    *   as many run in it as may, `invalid_argument`
    */
   async start(
     tenant: string,
     sandboxId: string,
-    { request, ceilings }: { readonly request: ExecRequest; readonly ceilings: Limits },
+    { request, ceilings, signal }: ExecStart,
   ): Promise<ExecRecord> {
     const sandbox = await this.#options.sandbox(tenant, sandboxId);
     const plan = execPlan(request, { ...sandbox.spec, ceilings });
@@ -94,6 +102,8 @@ export class ExecService {
       outcome: null,
     };
     const { store, feed, clock, log } = this.#options;
+    signal?.throwIfAborted();
+    if (sandbox.ending !== null) throw sandbox.endedError;
     await store.execs.insert(record);
     const subject = `exec:${record.id}` as const;
     const exec = new LiveExec({
@@ -160,7 +170,8 @@ export class ExecService {
     const exec = await this.get(tenant, id);
     const live = this.#options.live(exec);
     if (live !== null) return live;
-    throw new CprgError("aborted", `Cannot reach exec "${id}": it is ${exec.status}`, {
+    const state = exec.status === "running" ? "its sandbox has ended" : `it is ${exec.status}`;
+    throw new CprgError("aborted", `Cannot reach exec "${id}": ${state}`, {
       reason: "EXEC_ENDED",
       retryable: false,
     });
@@ -212,7 +223,7 @@ export class ExecService {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find exec "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find exec ${shownId(id)}: there is none`, {
     reason: "EXEC_NOT_FOUND",
   });
 }

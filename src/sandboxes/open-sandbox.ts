@@ -46,7 +46,8 @@ export class OpenSandbox {
   #idle: Timer | null = null;
   #uses = 0;
   #transfers = 0;
-  #starting = 0;
+  /** Starts whose exec is not added yet: each resolves when it is, or will not be. */
+  readonly #starting = new Set<Promise<void>>();
   #ending: EndRequest | null = null;
   #end: Promise<void> | null = null;
 
@@ -128,21 +129,20 @@ export class OpenSandbox {
    * @throws CprgError `resource_exhausted` when {@link EXECS_MAX} run or start
    */
   placeForExec(): Disposable {
-    if (this.#execs.size + this.#starting >= EXECS_MAX) {
+    if (this.#execs.size + this.#starting.size >= EXECS_MAX) {
       throw new CprgError(
         "resource_exhausted",
         `Cannot start a program: ${EXECS_MAX} run in this sandbox`,
         { reason: "EXECS", retryAfterSeconds: 1 },
       );
     }
-    this.#starting += 1;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#starting.add(promise);
     const use = this.use();
-    let isHeld = true;
     return {
       [Symbol.dispose]: () => {
-        if (!isHeld) return;
-        isHeld = false;
-        this.#starting -= 1;
+        this.#starting.delete(promise);
+        resolve();
         use[Symbol.dispose]();
       },
     };
@@ -177,8 +177,9 @@ export class OpenSandbox {
     this.#idle?.clear();
     const { lease, onEnded, onStuck } = this.#parts;
     // Transfers are cut by the release; execs had their grace first.
-    while (this.#execs.size > 0)
-      await Promise.all([...this.#execs.values()].map(({ done }) => done));
+    while (this.#execs.size + this.#starting.size > 0) {
+      await Promise.all([...this.#starting, ...[...this.#execs.values()].map(({ done }) => done)]);
+    }
     try {
       await lease.release();
     } catch (error) {

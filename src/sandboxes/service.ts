@@ -6,7 +6,7 @@
 import type { SealKey } from "../core/chain.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
-import { isId, newId } from "../core/ids.ts";
+import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
@@ -122,8 +122,9 @@ export class SandboxService {
   }
 
   /**
-   * Opens a sandbox.
+   * Opens a sandbox. One that its client cannot be told of is ended again.
    *
+   * @param options `signal`: gives it up; its reason is thrown
    * @throws CprgError `resource_exhausted` when the tenant has as many as it may, `unavailable` when
    *   there is no room for its limits now or the server stops, `failed_precondition` when there can
    *   never be
@@ -189,6 +190,7 @@ export class SandboxService {
     const reservation = await this.#reserve(tenant, spec.limits, signal);
     const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
     try {
+      signal?.throwIfAborted();
       await store.sandboxes.insert(record);
     } catch (error) {
       await lease.release().catch((cause: unknown) => this.#stuck(record.id, cause));
@@ -203,6 +205,11 @@ export class SandboxService {
     });
     this.#open.set(record.id, sandbox);
     this.#options.log.info("sandbox opened", { sandbox_id: record.id, provider: provider.name });
+    if (signal?.aborted) {
+      // Nobody learns of it, so nobody would end it.
+      await sandbox.end({ reason: "user", graceMs: 0 });
+      throw signal.reason;
+    }
     return record;
   }
 
@@ -327,7 +334,7 @@ export class SandboxService {
 }
 
 function notFound(id: string): CprgError {
-  return new CprgError("not_found", `Cannot find sandbox "${id.slice(0, 64)}": there is none`, {
+  return new CprgError("not_found", `Cannot find sandbox ${shownId(id)}: there is none`, {
     reason: "SANDBOX_NOT_FOUND",
   });
 }

@@ -74,7 +74,7 @@ async function* entriesOf(
   { type, mode, size, linkTarget }: TransferHead,
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<EntryPart> {
-  const bits = mode & MODES;
+  const bits = (mode ?? (type === "directory" ? 0o755 : 0o644)) & MODES;
   if (type === "directory") {
     yield* treeOf(bits, readTar(chunks, { areLinksFree: true }));
     return;

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Mux } from "../../src/bridge/contract.ts";
 import { Handlers } from "../../src/bridge/handlers.ts";
 import { type Admission, type ListenerOptions, listen } from "../../src/bridge/listener.ts";
+import type { Registration } from "../../src/bridge/metadata.ts";
 import { CREDIT, HEARTBEAT_NOTICE, HTTP2_PING } from "../../src/bridge/methods.ts";
 import { openMux } from "../../src/bridge/mux.ts";
 import { CprgError } from "../../src/core/errors.ts";
@@ -20,11 +21,18 @@ export interface Control {
 export interface ControlOptions extends Partial<ListenerOptions<string>> {
   readonly lists?: readonly string[];
   readonly admit?: Admission<string>["admit"];
+  /** What it serves; notices of heartbeats by default. */
+  readonly handlers?: Handlers;
+  readonly heartbeatSeconds?: number;
+  /** The secret that a worker is given; none by default. @throws CprgError to refuse it */
+  readonly secretFor?: (registration: Registration) => string | undefined;
 }
 
 /** Lets every worker in that has the token `good`. */
 export async function startControl(options: ControlOptions = {}): Promise<Control> {
-  const { lists = [CREDIT.name, HTTP2_PING], admit, ...rest } = options;
+  const { lists = [CREDIT.name, HTTP2_PING], admit, heartbeatSeconds = 5, ...others } = options;
+  const { handlers = new Handlers().notice(HEARTBEAT_NOTICE, () => undefined), ...more } = others;
+  const { secretFor = () => undefined, ...rest } = more;
   const arrived: Mux[] = [];
   const waiting: ((mux: Mux) => void)[] = [];
   const listener = await listen({
@@ -39,10 +47,14 @@ export async function startControl(options: ControlOptions = {}): Promise<Contro
       admit:
         admit ??
         ((registration) => ({
-          control: { methods: lists, version: "test", heartbeatSeconds: 5, secret: undefined },
+          control: {
+            methods: lists,
+            version: "test",
+            heartbeatSeconds,
+            secret: secretFor(registration),
+          },
           connected: (stream) => {
             const peer = new Set(registration.methods);
-            const handlers = new Handlers().notice(HEARTBEAT_NOTICE, () => undefined);
             const mux = openMux(stream, { handlers, own: lists, peer });
             const waiter = waiting.shift();
             if (waiter === undefined) arrived.push(mux);
@@ -85,7 +97,7 @@ export function startProcess(command: string[]): WorkerProcess {
     stderr: "inherit",
     stdin: "ignore",
   });
-  const lines = readLines(child.stdout);
+  const lines = jsonLines(child.stdout);
   return {
     pid: child.pid,
     line: async () => (await lines.next()).value ?? undefined,
@@ -94,7 +106,8 @@ export function startProcess(command: string[]): WorkerProcess {
   };
 }
 
-async function* readLines(
+/** The lines of a program that prints JSON lines. */
+export async function* jsonLines(
   output: ReadableStream<Uint8Array>,
 ): AsyncGenerator<Record<string, unknown>, undefined> {
   const decoder = new TextDecoder();

@@ -6,6 +6,7 @@ import { Handlers } from "../../src/bridge/handlers.ts";
 import {
   CREDIT_BYTES,
   DROPPED_FRAMES_MAX,
+  EARLY_ANSWERS_MAX,
   ITEM_BYTES_MAX,
   OPEN_CALLS_MAX,
   REQUEST_BYTES_MAX,
@@ -18,6 +19,7 @@ import {
   FS_STAT,
   FS_UPLOAD,
   FS_WRITE_FILE,
+  HEARTBEAT_NOTICE,
 } from "../../src/bridge/methods.ts";
 import { type PeersOptions, type RawPeer, rawPeer } from "./peers.ts";
 
@@ -61,6 +63,8 @@ describe("dropped and counted", () => {
   const long = "x".repeat(129);
   test.each([
     ["a RESPONSE to nothing", "response", { id: "7" }],
+    ["a RESPONSE to a notice that was not sent", "response", { id: "n-1" }],
+    ["an item of no call", "request", { id: "7", payload: chunk(1) }],
     ["an ERROR to nothing", "error", { id: "7", error: "internal: x" }],
     ["a kind without meaning", "unknown", { id: "7", method: FS_STAT.name }],
     ["a REQUEST without id", "request", { method: FS_STAT.name }],
@@ -95,7 +99,6 @@ describe("dropped and counted", () => {
 
 describe("late, and nobody's fault", () => {
   test.each([
-    ["an item after an early answer", "request", { id: "7", payload: chunk(1) }],
     [
       "a cancel of a call that is over",
       "request",
@@ -110,12 +113,62 @@ describe("late, and nobody's fault", () => {
         payload: CREDIT.request.encode({ requestId: "7", bytes: 1, upload: true }),
       },
     ],
-    ["an answer to a notice", "response", { id: "n-1" }],
   ] as const)("%s", async (_, kind, frame) => {
     const peer = serving();
     await peer.send(kind, frame);
     await expectAlive(peer);
     expect(peer.mux.counts).toMatchObject({ late: 1, dropped: 0, refused: 0 });
+  });
+
+  test("an answer to a notice", async () => {
+    const peer = serving();
+    await peer.mux.notify(HEARTBEAT_NOTICE, {});
+    const { id } = await peer.next();
+    await peer.send("error", { id, error: "unimplemented: x" });
+    await expectAlive(peer);
+    expect(peer.mux.counts).toMatchObject({ late: 1, dropped: 0 });
+  });
+
+  /** Serves an upload that is answered at once. */
+  const answering = (): RawPeer =>
+    rawPeer(new Handlers().unary(FS_STAT, () => ({})).clientStream(FS_UPLOAD, async () => ({})));
+  const method = FS_UPLOAD.name;
+
+  test("items after an early answer, which may repeat the method", async () => {
+    const peer = answering();
+    await peer.send("request", { id: "7", method, payload: chunk(1) });
+    expect(await peer.next()).toMatchObject({ id: "7", kind: "response" });
+    await peer.send("request", { id: "7", payload: chunk(1) });
+    await peer.send("request", { id: "7", method, payload: chunk(1) });
+    await peer.send("request", { id: "7" });
+    await expectAlive(peer);
+    expect(peer.mux.counts).toMatchObject({ late: 3, dropped: 0, refused: 0 });
+    // Nothing follows the end of the items.
+    await peer.send("request", { id: "7" });
+    await expectAlive(peer);
+    expect(peer.mux.counts).toMatchObject({ late: 3, dropped: 1 });
+  });
+
+  test("items of a call that was refused", async () => {
+    const peer = serving();
+    await peer.send("request", { id: "7", method: "no.Such", payload: chunk(1) });
+    expect((await peer.next()).error).toStartWith("unimplemented: ");
+    await peer.send("request", { id: "7", payload: chunk(1) });
+    await peer.send("request", { id: "7" });
+    await expectAlive(peer);
+    expect(peer.mux.counts).toMatchObject({ late: 2, dropped: 0, refused: 1 });
+  });
+
+  test("as far as they are remembered", async () => {
+    const peer = answering();
+    for (let id = 0; id <= EARLY_ANSWERS_MAX; id += 1) {
+      await peer.send("request", { id: `${id}`, method, payload: chunk(1) });
+      expect(await peer.next()).toMatchObject({ id: `${id}`, kind: "response" });
+    }
+    await peer.send("request", { id: "0" });
+    await peer.send("request", { id: "1" });
+    await expectAlive(peer);
+    expect(peer.mux.counts).toMatchObject({ late: 1, dropped: 1 });
   });
 });
 
@@ -146,6 +199,26 @@ describe("refused with ERROR", () => {
     expect((await peer.next()).error).toStartWith("already_exists: ");
     await expectAlive(peer);
     expect(peer.mux.servedCalls).toBe(0);
+  });
+
+  test("the id of an open upload with another method", async () => {
+    const peer = serving();
+    await peer.send("request", { id: "7", method: FS_UPLOAD.name, payload: chunk(1) });
+    await peer.send("request", { id: "7", method: FS_STAT.name });
+    expect((await peer.next()).error).toStartWith("already_exists: ");
+    await expectAlive(peer);
+    expect(peer.mux.servedCalls).toBe(0);
+  });
+
+  test("the id of an open call in a notice, but for cancel and credit", async () => {
+    const peer = serving();
+    await peer.send("request", { id: "7", method: FS_WRITE_FILE.name });
+    const payload = CREDIT.request.encode({ requestId: "7", bytes: 1 });
+    await peer.send("request", { id: "7", method: CREDIT.name, payload });
+    await expectAlive(peer);
+    await peer.send("request", { id: "7", method: HEARTBEAT_NOTICE.name });
+    expect((await peer.next()).error).toStartWith("already_exists: ");
+    await expectAlive(peer);
   });
 
   test("an item after the end of the items", async () => {
@@ -216,28 +289,32 @@ describe("refused with ERROR", () => {
   });
 
   test("bytes of requests beyond those that may be unfinished", async () => {
-    const peer = serving();
-    const content = new Uint8Array(3 * 1024 * 1024);
+    const peer = serving({ callerLists: [] });
+    const content = new Uint8Array(Math.floor(REQUEST_BYTES_MAX / 6) - 1024);
     const payload = FS_WRITE_FILE.request.encode({ content });
-    const fitting = Math.floor(REQUEST_BYTES_MAX / payload.length);
-    for (let id = 0; id < fitting; id += 1) {
+    for (let id = 0; id < 6; id += 1) {
       await peer.send("request", { id: `${id}`, method: FS_WRITE_FILE.name, payload });
     }
     await peer.send("request", { id: "more", method: FS_WRITE_FILE.name, payload });
     const answer = await peer.next();
     expect(answer.id).toBe("more");
     expect(answer.error).toStartWith("resource_exhausted: ");
+    // Items have bounds of their own.
+    const items = { id: "up", method: FS_UPLOAD.name, payload: chunk(ITEM_BYTES_MAX - 64) };
+    await peer.send("request", items);
+    await peer.send("request", { id: "up" });
+    expect(await peer.next()).toMatchObject({ id: "up", kind: "response" });
   });
 });
 
 describe("answers that break a rule end the call at the caller", () => {
-  test("a response that is none", async () => {
+  test("a response that is none, and there is nothing left to cancel", async () => {
     const peer = serving();
     const call = peer.mux.call(FS_STAT, {}).catch((error) => error);
     const { id } = await peer.next();
     await peer.send("response", { id, payload: NO_MESSAGE });
     expect(await call).toMatchObject({ code: "internal" });
-    expect(await peer.next()).toMatchObject({ method: CANCEL.name });
+    await expectAlive(peer);
   });
 
   test("an item that is none", async () => {
@@ -282,7 +359,7 @@ describe("answers that break a rule end the call at the caller", () => {
     expect((await call).message.length).toBeLessThan(4096);
   });
 
-  test("a second answer is dropped", async () => {
+  test("a second answer is late", async () => {
     const peer = serving();
     const call = peer.mux.call(FS_STAT, {});
     const { id } = await peer.next();
@@ -290,7 +367,7 @@ describe("answers that break a rule end the call at the caller", () => {
     await peer.send("response", { id });
     expect(await call).toEqual({ stat: null });
     await expectAlive(peer);
-    expect(peer.mux.counts.dropped).toBe(1);
+    expect(peer.mux.counts).toMatchObject({ late: 1, dropped: 0 });
   });
 });
 

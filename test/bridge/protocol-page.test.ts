@@ -95,6 +95,8 @@ test("the numbers of the page are those of limits.ts", () => {
   expect(page).toContain(`at most ${limits.ERROR_BYTES_MAX} bytes`);
   expect(page).toContain(`1 to ${limits.NAME_BYTES_MAX} bytes`);
   expect(page).toContain(`beyond ${limits.OPEN_CALLS_MAX} open calls`);
+  expect(page).toContain(`the last ${limits.EARLY_ANSWERS_MAX} such calls`);
+  expect(page).toContain(`have not come after ${limits.HEADERS_MS_MAX / 1000} s`);
   expect(page).toContain(`More than ${limits.DROPPED_FRAMES_MAX} dropped`.toLowerCase());
   expect(page).toContain(`the length of its payload plus ${limits.ITEM_COST_BYTES}`);
 });

@@ -11,6 +11,8 @@ export const REOPENING_TIMEOUT_MS = 60_000;
 /** One kind of store. */
 export interface StoreKind {
   readonly name: string;
+  /** Each call opens the file anew, which takes its time. */
+  readonly isReopening?: true;
   /** A fresh, empty store. Disposing it closes it and removes its file. */
   open(): Promise<Store & AsyncDisposable>;
 }
@@ -36,7 +38,7 @@ export const STORE_KINDS: readonly StoreKind[] = [
       return { ...store, [Symbol.asyncDispose]: dispose };
     },
   },
-  { name: "sqlite, opened anew before every call", open: openReopening },
+  { name: "sqlite, opened anew before every call", isReopening: true, open: openReopening },
 ];
 
 async function openReopening(): Promise<Store & AsyncDisposable> {

@@ -254,6 +254,31 @@ test(
 );
 
 test(
+  "hundreds of readers that never read have a tenant's places, and cost little",
+  async () => {
+    await attack(async (server) => {
+      const limits = { output_kb: 32_768 };
+      const id = await server.submit({ language: "python", code: "print('y'*30_000_000)", limits });
+      await (await server.request(`/v1/jobs/${id}/result?wait_seconds=120`)).arrayBuffer();
+      const clients = Array.from({ length: STREAMS_TENANT_MAX + 20 }, (_, index) => {
+        const client = rawClient(server.url);
+        const Authorization = `Bearer ${server.key}`;
+        const end = index % 2 === 0 ? "replay" : "events";
+        client.send(requestHead(`GET /v1/jobs/${id}/${end}`, { Authorization }));
+        client.socket.once("data", () => client.socket.pause());
+        return client;
+      });
+      const statuses = await Promise.all(clients.map(({ status }) => status));
+      expect(statuses.filter((status) => status === 200)).toHaveLength(STREAMS_TENANT_MAX);
+      expect(statuses.filter((status) => status === 503)).toHaveLength(20);
+      for (let asked = 0; asked < 50; asked += 1) await (await server.request("/v1/status")).text();
+      for (const client of clients) client[Symbol.dispose]();
+    });
+  },
+  TIMEOUT_MS,
+);
+
+test(
   "a page that a program leaves is a file to save",
   async () => {
     await attack(async (server) => {

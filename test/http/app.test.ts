@@ -232,3 +232,29 @@ describe("problems", () => {
     expect((await ask("/v1/jobs", { body: python("1") })).status).toBe(507);
   });
 });
+
+test("a cursor is of one list, and exactly what that list gave", async () => {
+  const { ask } = await useApp();
+  for (let count = 0; count < 3; count += 1) {
+    await ask("/v1/jobs", { body: python("1") });
+    await ask("/v1/sandboxes", { body: {} });
+  }
+  const cursorOf = async (list: string) =>
+    (await ask(`/v1/${list}?limit=1`)).json.next_cursor as string;
+  const [jobs, sandboxes] = [await cursorOf("jobs"), await cursorOf("sandboxes")];
+  const status = async (list: string, cursor: string) =>
+    (await ask(`/v1/${list}?cursor=${encodeURIComponent(cursor)}`)).status;
+  expect([await status("jobs", jobs), await status("sandboxes", sandboxes)]).toEqual([200, 200]);
+  for (const wrong of [
+    sandboxes,
+    `${jobs}A`,
+    `${jobs}=`,
+    `${jobs}!`,
+    jobs.slice(5),
+    jobs.slice(0, -1),
+    "",
+  ]) {
+    expect([wrong, await status("jobs", wrong)]).toEqual([wrong, 400]);
+  }
+  expect(await status("sandboxes", jobs)).toBe(400);
+});

@@ -108,6 +108,56 @@ describe("GET /v1/jobs/{id}/events", () => {
     expect(server.feed.subscribers).toBeLessThanOrEqual(1);
   });
 
+  test("of an exec takes one too, and where there is none no program starts", async () => {
+    const { app, ask } = await useApp({
+      fake: { run: () => new Promise<number>(() => undefined) },
+      app: { streamsTenantMax: 1 },
+    });
+    const { sandbox_id } = (await ask("/v1/sandboxes", { body: {} })).json;
+    const path = `/v1/sandboxes/${sandbox_id}/execs`;
+    const how = { body: { argv: ["x"] }, headers: { Accept: "text/event-stream" } };
+    const open = await app.request(path, requestInit(how));
+    const full = { status: 503, json: { reason: "STREAMS_FULL" } };
+    expect(await ask(path, how)).toMatchObject(full);
+    expect((await ask(path)).json.execs).toHaveLength(1);
+    const events = `${open.headers.get("location")}/events`;
+    expect(await ask(events)).toMatchObject(full);
+    await open.body?.cancel();
+    const again = await app.request(events, requestInit({}));
+    expect(again.status).toBe(200);
+    await again.body?.cancel();
+  });
+
+  test.each(["replay", "replay?format=ndjson", "result"])(
+    "%s takes one for as long as it is sent, and a short one none",
+    async (end) => {
+      const text = "x".repeat(64 * 1024);
+      const { app, ask } = await useApp({
+        fake: {
+          run: async ({ out, code }) => {
+            for (let count = 0; count < Number(code); count += 1) await out(text);
+            return 0;
+          },
+        },
+        app: { streamsTenantMax: 1 },
+      });
+      const run = async (count: number): Promise<string> => {
+        const { job_id } = (await ask("/v1/jobs", { body: python(String(count)) })).json;
+        const path = `/v1/jobs/${job_id}/result`;
+        while ((await ask(path, { method: "HEAD" })).status !== 200) {}
+        return `/v1/jobs/${job_id}/${end}`;
+      };
+      const [long, short] = [await run(32), await run(0)];
+      const open = await app.request(long, requestInit({}));
+      expect(open.status).toBe(200);
+      expect(await ask(long)).toMatchObject({ status: 503, json: { reason: "STREAMS_FULL" } });
+      if (!end.includes("ndjson")) expect((await ask(short)).status).toBe(200);
+      await open.body?.cancel();
+      expect((await ask(long)).status).toBe(200);
+      expect((await ask(long)).status).toBe(200);
+    },
+  );
+
   test("answers HEAD without holding a place", async () => {
     const { ask, feed } = await useApp({
       fake: { run: () => new Promise<number>(() => undefined) },

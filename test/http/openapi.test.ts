@@ -41,6 +41,13 @@ describe("/openapi.json", () => {
     expect(new Set(ids).size).toBe(ids.length);
   });
 
+  test("says that a server may be called by a name that is not its own", async () => {
+    const { ask } = await useApp();
+    const { paths } = (await ask("/openapi.json", { key: null })).json;
+    const operations = Object.values(paths as Record<string, object>).flatMap(Object.values);
+    expect(operations.filter(({ responses }) => !("421" in responses))).toEqual([]);
+  });
+
   test("says what requests are read with", async () => {
     const { ask } = await useApp();
     const { paths, components } = (await ask("/openapi.json")).json;

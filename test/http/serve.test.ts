@@ -4,7 +4,7 @@ import { CprgError } from "../../src/core/errors.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { BODY_BYTES_MAX } from "../../src/http/body.ts";
 import { startServer } from "../../src/http/serve.ts";
-import { KEY_A, KEY_B, python, requestInit, useServer } from "./fixture.ts";
+import { KEY_A, KEY_ADMIN, KEY_B, python, requestInit, useServer } from "./fixture.ts";
 import { collectStream } from "./ws-client.ts";
 
 const untilKilled = { run: () => new Promise<number>(() => undefined) };
@@ -59,12 +59,15 @@ describe("startServer()", () => {
   });
 
   /** Sends the head and a part of a body, and nothing more. */
-  function sendPart(port: number, { declared, part }: { declared: number; part: string }) {
+  function sendPart(
+    port: number,
+    { declared, part, key = KEY_A }: { declared: number; part: string; key?: string },
+  ) {
     const socket = connect({ host: "127.0.0.1", port });
     const head = [
       "POST /v1/jobs HTTP/1.1",
       "Host: x",
-      `Authorization: Bearer ${KEY_A}`,
+      `Authorization: Bearer ${key}`,
       "Content-Type: application/json",
       `Content-Length: ${declared}`,
     ];
@@ -102,10 +105,10 @@ describe("startServer()", () => {
   });
 
   test("reads so many bytes of bodies at once, and no more", async () => {
-    const app = { bodiesBytesMax: 3000, bodiesTenantBytesMax: 2000 };
+    const app = { bodiesBytesMax: 2900, bodiesTenantBytesMax: 2000, bodiesReserveBytes: 100 };
     await using fixture = await useServer({ app });
     const { ask, server } = fixture;
-    const held = sendPart(server.port, { declared: 1500, part: "{" });
+    const held = sendPart(server.port, { declared: 1900, part: "{".repeat(1500) });
     let refused = await ask("/v1/jobs", { body: python("x".repeat(1000)) });
     while (refused.status === 201) {
       refused = await ask("/v1/jobs", { body: python("x".repeat(1000)) });
@@ -118,8 +121,31 @@ describe("startServer()", () => {
     expect((await ask("/v1/jobs", { body: python("x".repeat(1600)), key: KEY_B })).status).toBe(
       503,
     );
+    // What is in its reserve has room whatever others take.
+    const largest = sendPart(server.port, { declared: 1900, part: "{".repeat(1600), key: KEY_B });
+    let full = await ask("/v1/jobs", { body: python("x".repeat(300)), key: KEY_ADMIN });
+    while (full.status === 201) {
+      full = await ask("/v1/jobs", { body: python("x".repeat(300)), key: KEY_ADMIN });
+    }
+    expect((await ask("/v1/jobs", { body: python("1"), key: KEY_ADMIN })).status).toBe(201);
+    largest.socket.destroy();
     held.socket.destroy();
     while ((await ask("/v1/jobs", { body: python("x".repeat(1000)) })).status !== 201) {}
+  });
+
+  test("counts no byte that was only declared", async () => {
+    const app = { bodiesBytesMax: 3000, bodiesTenantBytesMax: 2000, bodiesReserveBytes: 100 };
+    await using fixture = await useServer({ app });
+    const { ask, server } = fixture;
+    const idle = [KEY_B, KEY_B, KEY_ADMIN].map((key) =>
+      sendPart(server.port, { declared: 1900, part: "{", key }),
+    );
+    await Promise.all(idle.map(({ socket }) => new Promise((done) => socket.once("ready", done))));
+    for (let count = 0; count < 10; count += 1) await ask("/healthz");
+    for (const key of [KEY_A, KEY_B]) {
+      expect((await ask("/v1/jobs", { body: python("x".repeat(1500)), key })).status).toBe(201);
+    }
+    for (const { socket } of idle) socket.destroy();
   });
 
   test("sends megabytes of replay and result whole", async () => {

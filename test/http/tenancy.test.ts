@@ -235,7 +235,15 @@ test("keys are in no log and no error, escaped or not", async () => {
     await ask(`/v1/jobs?status=${key}`, { key }),
     await ask("/v1/jobs", { body: { [key]: 1 }, key }),
     await ask("/v1/jobs", { body: python("1", { labels: { [key]: 1 } }), key }),
+    await ask("/v1/jobs/batch", { body: { jobs: [{ [key]: 1 }] }, key }),
   ];
+  // Keys that others chose have no form of their own: what is no id is not repeated.
+  const chosen = ["/v1/jobs/", "/v1/sandboxes/", "/v1/execs/"].map((path) => ask(path + KEY_B));
+  for (const { status, text } of await Promise.all(chosen)) {
+    expect([status, text.includes(KEY_B)]).toEqual([404, false]);
+  }
+  const presented = { body: { jobs: [{ [KEY_A]: 1 }] } };
+  expect((await ask("/v1/jobs/batch", presented)).text).not.toContain(KEY_A);
   const secret = key.slice("cprg_".length);
   for (const text of [...answers.map((answer) => answer.text), ...lines]) {
     expect(text).not.toContain(secret);

@@ -218,9 +218,9 @@ class ClaimTable:
         self.draining = True
         return pb.DrainResponse(claims=self.messages())
 
-    async def end_all(self, why):
+    async def end_all(self, why, reason="interrupted"):
         for claim in list(self._held.values()):
-            self.start_end(claim, why)
+            self.start_end(claim, why, reason)
         for claim in list(self._held.values()):
             await self.end(claim, why)
 
@@ -228,12 +228,12 @@ class ClaimTable:
         """Ends it and gives the number of its programs that ran; it is free only afterwards."""
         return await to_the_end(self.start_end(claim, why))
 
-    def start_end(self, claim, why):
+    def start_end(self, claim, why, reason="interrupted"):
         if claim.ending is None:
-            claim.ending = asyncio.create_task(self._end(claim, why))
+            claim.ending = asyncio.create_task(self._end(claim, why, reason))
         return claim.ending
 
-    async def _end(self, claim, why):
+    async def _end(self, claim, why, reason):
         claim.forget_expiry()
         claim.env = {}
         if claim.maker is not None:
@@ -242,7 +242,7 @@ class ClaimTable:
             call.give_up(not_claimed(f"task {claim.task_id}: {why}"))
         running = [run for run in claim.execs.values() if not run.gone.is_set()]
         for run in running:
-            run.stop("interrupted")
+            run.stop(reason)
         for run in running:
             await run.gone.wait()
         tasks = [call.task for call in (*claim.calls, claim.maker) if call and call.task]

@@ -42,6 +42,7 @@ import sys
 import grpc
 from google.protobuf import json_format
 from grpc import aio
+from grpc._cython import cygrpc  # aio has no name of its own for a write that failed
 
 from wire import (
     CANCEL, CHANNEL_OPTIONS, CONNECT, CREDIT, GRANT_AT, KIB, START_CREDIT, cost_of, decode, pb,
@@ -155,7 +156,10 @@ class Stream:
         if self.ended:
             raise StepFailed(f"the stream has ended: {self.ended}")
         async with self._writing:
-            await self.context.write(data)
+            try:
+                await self.context.write(data)
+            except cygrpc.ExecuteBatchError:
+                await self.over("reset")
 
     async def notice(self, method, message):
         payload = message.SerializeToString()

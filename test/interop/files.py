@@ -34,6 +34,7 @@ CODES = {
     errno.EROFS: ("permission_denied", ""),
     errno.ENOSPC: ("resource_exhausted", "DISK_FULL"),
     errno.EDQUOT: ("resource_exhausted", "DISK_FULL"),
+    errno.EXDEV: ("failed_precondition", ""),
     errno.EINVAL: ("invalid_argument", ""),
     errno.ENAMETOOLONG: ("invalid_argument", ""),
 }

@@ -22,7 +22,7 @@ REQUEST, RESPONSE, ERROR = pb.Envelope.REQUEST, pb.Envelope.RESPONSE, pb.Envelop
 MAX_OPEN_CALLS = 1024
 MAX_UNFINISHED_BYTES = 16 * KIB * KIB
 MAX_DROPPED = 1000
-MAX_EARLY = 1024  # ids of uploads that were answered early, kept to know their late items
+MAX_EARLY = 1024  # ids of calls that were answered early, kept to know their late items
 PLAIN_BUFFER = KIB * KIB  # of one call, where there is no credit
 PLAIN_PATIENCE = 10.0
 
@@ -253,10 +253,10 @@ class Peer:
         return call_id[:1] == "w" and number.isdecimal() and int(number) <= self._last_id
 
     async def _on_request(self, envelope):
-        if len(envelope.id.encode()) > MAX_NAME:
-            self._drop()
-        elif envelope.method in (CANCEL, CREDIT):
+        if envelope.method in (CANCEL, CREDIT):
             self._on_notice(envelope)
+        elif len(envelope.id.encode()) > MAX_NAME:
+            self._drop()
         elif not envelope.id:
             self._drop()
         elif envelope.id in self.calls:
@@ -275,15 +275,16 @@ class Peer:
             self._drop()
             return
         call = self.calls.get(message.request_id)
-        if call is None:
-            return
         if envelope.method == CANCEL:
-            call.give_up(Failure("canceled", message.reason or "cancelled by the caller"))
-        elif self.credit and not message.upload and 0 < message.bytes <= MAX_GRANT:
+            if call is not None:
+                call.give_up(Failure("canceled", message.reason or "cancelled by the caller"))
+        elif not self.credit or not 0 < message.bytes <= MAX_GRANT:
+            self._drop()
+        elif call is not None and not message.upload:
             call.credited(message.bytes)
 
     def _is_late_item(self, envelope):
-        """Whether it belongs to an upload that was answered before its end."""
+        """Whether it belongs to a call that was answered before the end of its items."""
         method = self._early.get(envelope.id)
         if method is None or envelope.method not in ("", method):
             return False
@@ -326,6 +327,11 @@ class Peer:
             if call is not None:
                 return
             failure = Failure("invalid_argument", f"not a request of {envelope.method}")
+        method = self._methods.get(envelope.method)
+        if method is None:  # perhaps it takes items
+            self._remember_early(envelope.id, "")
+        elif method.kind == CLIENT_STREAM:
+            self._remember_early(envelope.id, envelope.method)
         # Answered by the reader itself: whoever sends such calls faster than it reads waits.
         await self._send(pb.Envelope(id=envelope.id, kind=ERROR, error=failure.text()))
 
@@ -335,11 +341,12 @@ class Peer:
             return Failure("invalid_argument", "the name of the method is too long")
         if method is None:
             return Failure("unimplemented", f"no method {envelope.method}")
-        limit = MAX_ITEM if method.kind == CLIENT_STREAM else MAX_UNARY
-        if len(envelope.payload) > limit:
+        has_items = method.kind == CLIENT_STREAM  # which have bounds of their own
+        if len(envelope.payload) > (MAX_ITEM if has_items else MAX_UNARY):
             return Failure("invalid_argument", f"a payload of {len(envelope.payload)} bytes")
-        held = sum(call.held for call in self.calls.values()) + len(envelope.payload)
-        if len(self.calls) >= MAX_OPEN_CALLS or held > MAX_UNFINISHED_BYTES:
+        held = 0 if has_items else len(envelope.payload)
+        held += sum(call.held for call in self.calls.values())
+        if len(self.calls) >= MAX_OPEN_CALLS or held > MAX_UNFINISHED_BYTES and not has_items:
             return Failure("resource_exhausted", "too many calls are open")
         return None
 
@@ -371,7 +378,7 @@ class Peer:
         call.wake()
         end = self._end_of(call)
         if call.method.kind == CLIENT_STREAM and not call.items_ended:
-            self._remember_early(call)
+            self._remember_early(call.id, call.name)
         try:
             await self._send(end, call)
         except StreamClosed:
@@ -395,8 +402,8 @@ class Peer:
             log.error("a handler failed", exc_info=error)
         return Failure("internal", f"{type(error).__name__}: {error}")
 
-    def _remember_early(self, call):
-        self._early[call.id] = call.name
+    def _remember_early(self, call_id, method):
+        self._early[call_id] = method
         while len(self._early) > MAX_EARLY:
             self._early.popitem(last=False)
 

@@ -44,6 +44,7 @@ HEARTBEAT_ACK, SECRET, PING = "heartbeat.ack", "worker.secret", "http2.ping"
 HEARTBEAT_SECONDS = 30
 HEADERS_PATIENCE = 2.0  # for the response headers, before the control plane counts as plain
 CLOSE_PATIENCE = 5.0  # for the status, after this side has ended its half
+SILENT_PERIODS = 2.5  # without any frame, where heartbeats are answered
 FIRST_DELAY, LAST_DELAY, LONG_LIFE = 1.0, 60.0, 60.0
 PING_MS = 20_000
 
@@ -98,6 +99,15 @@ def capabilities_of(value):
 
 # -- the end of a stream, and what it means
 
+# Code and reason have to be in the tables of sections 2 and 10: what comes without one of these may
+# be a proxy's, and passes.
+STOPS = {
+    "unauthenticated": (REFUSED, ("NO_TOKEN", "BAD_TOKEN", "TOKEN_EXPIRED", "TOKEN_REVOKED")),
+    "invalid_argument": (USAGE, ("BAD_METADATA",)),
+    "permission_denied": (REFUSED, ("ID_TAKEN", "ID_NOT_ALLOWED", "WORKER_REMOVED")),
+    "aborted": (REFUSED, ("REPLACED",)),
+}
+
 
 @dataclass(frozen=True)
 class Ending:
@@ -108,14 +118,8 @@ class Ending:
 
     def exit_code(self):
         """The exit code that it stops the worker with, or None: dial again."""
-        reason = reason_of(self.message)
-        if self.code in ("unauthenticated", "permission_denied"):
-            return REFUSED
-        if self.code == "aborted" and reason == "REPLACED":
-            return REFUSED
-        if self.code == "invalid_argument" and (reason == "BAD_METADATA" or not self.reached):
-            return USAGE
-        return None
+        code, reasons = STOPS.get(self.code, (None, ()))
+        return code if reason_of(self.message) in reasons else None
 
 
 def code_name(status):
@@ -135,6 +139,7 @@ class Session:
         self._control = frozenset()
         self._period = HEARTBEAT_SECONDS
         self._stream = None
+        self._heard_at = self._loop.time()
         self.peer = Peer(self._write, worker.methods)
 
     async def run(self):
@@ -151,10 +156,11 @@ class Session:
         reading = asyncio.create_task(self._read())
         beating = asyncio.create_task(self._beat())
         closing = asyncio.create_task(self._close_when_done())
+        watching = asyncio.create_task(self._watch_silence())
         try:
             return await reading
         finally:
-            others = (self._headers, beating, closing)
+            others = (self._headers, beating, closing, watching)
             for task in others:
                 task.cancel()
             # Calls end with their stream; without worker.Reattach, so do the claims.
@@ -167,6 +173,7 @@ class Session:
         try:
             while (data := await self._stream.read()) is not aio.EOF:
                 self._reached = True
+                self._heard_at = self._loop.time()
                 await self._headers  # they come before any message
                 await self.peer.receive(data)
         except ProtocolError as error:
@@ -236,6 +243,18 @@ class Session:
             self._worker.claims.heard(response, sent_at)
         except Failure as failure:
             log.warning("heartbeat: %s", failure.text())
+
+    async def _watch_silence(self):
+        """Resets a stream on which nothing comes, not even answers to heartbeats."""
+        await asyncio.wait({self._headers})
+        self._heard_at = self._loop.time()
+        while self._both(HEARTBEAT_ACK):
+            left = self._heard_at + SILENT_PERIODS * self._period - self._loop.time()
+            if left <= 0:
+                log.warning("reset: the control plane is silent")
+                self._stream.cancel()
+                return
+            await asyncio.sleep(left)
 
     # -- closing it from this side
 
@@ -415,7 +434,7 @@ class Worker:
 
     async def killed(self):
         await self._killed.wait()
-        await self.claims.end_all("killed")
+        await self.claims.end_all("killed", "shutdown")
 
 
 async def main(options):
@@ -468,6 +487,7 @@ def parse(args):
 if __name__ == "__main__":
     logging.basicConfig(level=os.environ.get("LOG", "WARNING"), format="%(name)s: %(message)s")
     # gRPC looks for its proxy in lower case only.
-    if os.environ.get("HTTPS_PROXY") and not os.environ.get("https_proxy"):
-        os.environ["https_proxy"] = os.environ["HTTPS_PROXY"]
+    for variable in ("HTTPS_PROXY", "NO_PROXY"):
+        if os.environ.get(variable) and not os.environ.get(variable.lower()):
+            os.environ[variable.lower()] = os.environ[variable]
     sys.exit(asyncio.run(main(parse(sys.argv[1:]))))

@@ -205,6 +205,7 @@ async def refusals_have_their_exit_codes():
         ("unauthenticated", "[BAD_TOKEN] no", 3),
         ("invalid_argument", "[BAD_METADATA] x-worker-id", 2),
         ("permission_denied", "[ID_TAKEN] no", 3),
+        ("permission_denied", "[ID_NOT_ALLOWED] no", 3),
     ]
     async with stub() as control:
         for code, message, exit_code in refusals:
@@ -219,8 +220,12 @@ async def refusals_that_pass_are_tried_again():
     async with stub() as control:
         await control.do("refuse", code="resource_exhausted", message="[TOO_MANY_WORKERS] no")
         await control.do("refuse", code="unavailable", message="[SHUTDOWN] no")
+        # As gRPC makes them of what a proxy answers.
+        await control.do("refuse", code="unauthenticated", message="HTTP status 401")
+        await control.do("refuse", code="permission_denied", message="[PROXY] HTTP status 403")
+        await control.do("refuse", code="invalid_argument", message="no reason")
         async with worker(control.port):
-            for refused in (True, True, False):
+            for refused in (True, True, True, True, True, False):
                 assert (await control.do("accept")).get("refused", False) == refused
 
 
@@ -472,8 +477,9 @@ async def heartbeats_that_are_answered_keep_a_claim():
 
 @case
 async def heartbeats_that_are_not_answered_end_a_claim():
-    async with pair() as (control, _, _):
-        await control.claim(claim_ttl_seconds=2)
+    # The stream would be reset after 5 s of silence.
+    async with pair(heartbeat_seconds=2) as (control, _, _):
+        await control.claim(claim_ttl_seconds=3)
         await control.do("exec", command="sleep 1000", wait="started", **{"as": "run"})
         await control.do("config", answer_heartbeats=False)
         ended = await control.do("wait", timeout=20, **{"as": "run"})
@@ -485,6 +491,16 @@ async def heartbeats_that_are_not_answered_end_a_claim():
 
 
 @case
+async def a_control_plane_that_says_nothing_is_left():
+    async with pair(answer_heartbeats=False) as (control, _, _):
+        await control.do("gone")
+        await control.do("accept")
+    # Where heartbeats are not answered nothing has to come.
+    async with pair(methods=[]) as (control, _, _):
+        await control.do("heartbeat", count=4)
+
+
+@case
 async def a_dropped_claim_ends_at_once():
     async with pair() as (control, _, _):
         await control.claim()
@@ -492,6 +508,7 @@ async def a_dropped_claim_ends_at_once():
         await control.do("config", renew=[], drop=[{"task_id": "t1", "epoch": 1}])
         ended = await control.do("wait", **{"as": "run"})
         assert ended["last"]["exit"]["signal"] == "SIGKILL"
+        assert ended["last"]["exit"]["reason"] == "interrupted"
 
 
 @case
@@ -779,6 +796,11 @@ async def directories_and_links_come_back_as_they_went():
         assert heads[0]["head"]["type"] == "directory", heads[0]
         archive = Path(root, "tar").read_bytes()
         item = {"chunk": b64(archive)}
+        dotted = "tar -C a --exclude=./hard -cf dotted --format=pax ."
+        await control.run(dotted)
+        with_dots = {"chunk": b64(Path(root, "dotted").read_bytes())}
+        made = await control.do("upload", items=[upload_head("dots", 0, "directory"), with_dots])
+        assert made["end"]["response"] == {"bytes": "8", "entries": "4"}, made["end"]
         made = await control.do("upload", items=[upload_head("new", 0, "directory"), item])
         assert made["end"]["response"] == {"bytes": "8", "entries": "4"}, made["end"]
         _, output = await control.run("cat new/1 new/b/2; readlink new/l; stat -c %a new/1; ls new")
@@ -874,6 +896,10 @@ async def items_after_an_early_answer_are_dropped():
         await control.do("frame", id="early", fill=100, times=1500)
         await control.do("frame", id="early", method="fs.Upload", fill=100)
         await control.do("frame", id="early")
+        # Of an unknown method nobody knows whether it takes items.
+        unknown = {"id": "none", "as": "none", "method": "no.Such", "fill": 100}
+        expect_error((await control.do("frame", **unknown))["end"], "unimplemented")
+        await control.do("frame", id="none", fill=100, times=1500)
         barrier = await control.do("barrier")
         assert not [event for event in barrier["meanwhile"] if event["event"] == "stray"]
 
@@ -976,6 +1002,45 @@ async def without_credit_a_call_that_takes_nothing_is_given_up():
     await harness.request("x", "no.Such")
     assert (await harness.error("x")).startswith("unimplemented: ")
     await harness.peer.close()
+
+
+@case
+async def frames_that_are_dropped_are_counted_late_ones_are_not():
+    harness = Harness(credit=False)
+    pb = harness.pb
+    for method, payload in (("", b"x"), ("/internal/cancel", b"\xff"), ("/internal/credit", b"")):
+        before = harness.peer.dropped
+        await harness.request("x", method, payload)
+        assert harness.peer.dropped == before + 1, method
+    # The id of a cancel is not looked at.
+    await harness.request("one", "one")
+    cancel = pb.CancelRequest(request_id="one").SerializeToString()
+    await harness.request("i" * 200, "/internal/cancel", cancel)
+    assert (await harness.error("one")).startswith("canceled: ")
+    await harness.request("", "/internal/cancel", cancel)
+    await harness.peer.notice("n", pb.CancelRequest())
+    used = (await harness.frames.get()).id
+    for call_id in (used, "w2"):
+        late = pb.Envelope(id=call_id, kind=pb.Envelope.RESPONSE)
+        await harness.peer.receive(late.SerializeToString())
+    assert harness.peer.dropped == 4, harness.peer.dropped
+    await harness.peer.close()
+
+
+@case
+async def codes_and_reasons_are_read_as_they_are_written():
+    from wire import reason_of, split_error
+
+    texts = {
+        "aborted: [A] b": ("aborted", "[A] b"), "aborted:b": ("aborted", "b"),
+        "aborted:": ("aborted", ""), "aborted": ("unknown", "aborted"),
+        "nonsense: b": ("unknown", "nonsense: b"),
+    }  # fmt: skip
+    for text, read in texts.items():
+        assert split_error(text) == read, text
+    words = {"[A_1] b": "A_1", "[a] b": "", "[1A] b": "", "A b": "", "[A": "", "[]": ""}
+    for text, word in words.items():
+        assert reason_of(text) == word, text
 
 
 @case

@@ -126,18 +126,20 @@ async def _spool(items, staged, limit):
 
 
 def _put(kind, folder, staged, place, head):
-    mode = head.transfer.mode & MODE_BITS
+    mode = 0o755 if kind == "directory" else 0o644
+    if head.transfer.HasField("mode"):
+        mode = head.transfer.mode & MODE_BITS
     if kind == "directory":
         tree = os.path.join(folder, "tree")
         size, entries = _unpack(staged, tree)
-        os.chmod(tree, mode or 0o755)
+        os.chmod(tree, mode)
         place.make_parents(head.parents)
         _place_tree(tree, os.path.join(folder, "old"), place, head.merge)
         return pb.FsUploadResponse(bytes=size, entries=entries)
     place.make_parents(head.parents)
     if kind == "file":
         size = os.path.getsize(staged)
-        replace_file(staged, place, mode or None)
+        replace_file(staged, place, mode)
         return pb.FsUploadResponse(bytes=size, entries=1)
     link = os.path.join(folder, "link")
     os.symlink(head.transfer.link_target, link)
@@ -157,6 +159,8 @@ def _unpack(archive, tree):
         with tarfile.open(archive, "r:") as tar:
             for member in tar:
                 path = _path_in(tree, member.name)
+                if path == tree and member.isdir():
+                    continue  # the folder itself: its mode is in the head
                 size += _unpack_one(tar, member, path)
                 entries += 1
                 if member.isdir():

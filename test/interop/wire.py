@@ -6,6 +6,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,8 @@ CODES = (
     "unimplemented", "internal", "unavailable", "data_loss", "unauthenticated",
 )  # fmt: skip
 
+REASON = re.compile(r"\[([A-Z][A-Z0-9_]{0,63})\]")
+
 # What a gRPC channel needs to keep to section 1: no larger messages, no window that grows by
 # itself (its probing would send pings), no retries beneath the worker's own.
 CHANNEL_OPTIONS = (
@@ -63,16 +66,14 @@ class Failure(Exception):
 
 def reason_of(message):
     """The UPPER_SNAKE word in brackets that a message may begin with; empty if there is none."""
-    if not message.startswith("["):
-        return ""
-    word = message[1:].partition("]")[0]
-    return word if word and word.replace("_", "").isalnum() and word == word.upper() else ""
+    found = REASON.match(message)
+    return found[1] if found else ""
 
 
 def split_error(text):
     """The code and the message of an ERROR; what is no code of section 10 counts as unknown."""
-    code, separator, message = text.partition(": ")
-    return (code, message) if separator and code in CODES else ("unknown", text)
+    code, separator, message = text.partition(":")
+    return (code, message.removeprefix(" ")) if separator and code in CODES else ("unknown", text)
 
 
 def decode(message_class, data):

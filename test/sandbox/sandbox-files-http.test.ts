@@ -19,6 +19,7 @@ import {
   paddingOf,
   type TarFields,
 } from "../../src/sandbox/tar-header.ts";
+import { rawClient, requestHead } from "../e2e/raw-client.ts";
 import { requireHost } from "../helpers/host.ts";
 import { KEY_A } from "../http/fixture.ts";
 import { useSandboxServer } from "./sandbox-server.ts";
@@ -358,6 +359,46 @@ host.describe("files over HTTP", () => {
     // More than may be under way at once: those that were left gave their places back.
     await until("a place is free", async () => (await server.ask(at(id, "none"))).status === 404);
   });
+
+  host.test(
+    "a sandbox ends though transfers stall, and an upload hears of it at once",
+    async () => {
+      const id = await server.open({ limits: { disk_mb: 128, file_mb: 128 } });
+      await server.sh(id, "head -c 60000000 /dev/zero > big");
+      const Authorization = `Bearer ${KEY_A}`;
+      using put = rawClient(server.url.href);
+      const size = { "Content-Length": 5_000_000 };
+      put.send(requestHead(`PUT ${at(id, "in")}`, { Authorization, ...size }));
+      put.send(new Uint8Array(100_000));
+      using get = rawClient(server.url.href);
+      get.send(requestHead(`GET ${at(id, "big")}`, { Authorization }));
+      get.socket.once("data", () => get.socket.pause());
+      expect(await get.status).toBe(200);
+      const stage = "find /workspace -name '.cprg-stage-*' -size +0";
+      await until(
+        "the upload is under way",
+        async () => (await server.sh(id, stage)).stdout !== "",
+      );
+      const ended = await server.ask(`/v1/sandboxes/${id}`, { method: "DELETE" });
+      expect(ended.json).toMatchObject({ status: "ended", reason: "user" });
+      expect(await put.status).toBe(409);
+    },
+    // Well below the time that the end of a sandbox gives to what does not stop.
+    10_000,
+  );
+
+  host.test(
+    "an upload that fails is answered though its client sends no more",
+    async () => {
+      const id = await server.open({ limits: { disk_mb: 8, file_mb: 64 } });
+      using put = rawClient(server.url.href);
+      const headers = { Authorization: `Bearer ${KEY_A}`, "Content-Length": 32 * 1024 * 1024 };
+      put.send(requestHead(`PUT ${at(id, "in")}`, headers));
+      put.send(new Uint8Array(9 * 1024 * 1024));
+      expect(await put.status).toBe(507);
+    },
+    10_000,
+  );
 
   host.test("a thousand hostile names go out and in again", async () => {
     const id = await server.open();

@@ -137,6 +137,13 @@ host.describe("sandboxes over HTTP", () => {
     await until("the size", () => socket.output().includes("20 70"));
     const size = { columns: 90, rows: 33 };
     expect((await server.ask(`${path}/resize`, { body: size })).status).toBe(204);
+    for (const [half, missing] of [
+      [{ columns: 9 }, "rows"],
+      [{}, "columns"],
+    ] as const) {
+      const refused = await server.ask(`${path}/resize`, { body: half });
+      expect([refused.status, refused.json.field]).toEqual([400, missing]);
+    }
     await type("stty size\n");
     await until("the new size", () => socket.output().includes("33 90"));
     await type("exit 6\n");

@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import type { Subject } from "../../src/core/event.ts";
-import { Feed, PAGE, SUBSCRIBERS_MAX } from "../../src/record/feed.ts";
+import { Feed, SUBSCRIBERS_MAX } from "../../src/record/feed.ts";
 import { TAIL_BYTES_MAX, TAILS_BYTES_MAX } from "../../src/record/feed-topic.ts";
+import { LOG_PAGE } from "../../src/record/page-reads.ts";
 import type { EventLine, EventLog } from "../../src/store/contract.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import {
@@ -55,7 +56,7 @@ class Reader {
   async #run(feed: Feed, fromSeq: number, subject: Subject): Promise<void> {
     for await (const page of feed.subscribe(subject, { fromSeq, signal: this.stop.signal })) {
       expect(page.length).toBeGreaterThan(0);
-      expect(page.length).toBeLessThanOrEqual(PAGE.limit);
+      expect(page.length).toBeLessThanOrEqual(LOG_PAGE.limit);
       this.lines.push(...page);
       if (this.lines.length >= this.#wanted) this.#reached.resolve();
     }

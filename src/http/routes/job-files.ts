@@ -8,7 +8,7 @@ import { invalid } from "../../core/errors.ts";
 import type { JobService } from "../../jobs/service.ts";
 import type { AppEnv } from "../env.ts";
 import { readQuery } from "../query.ts";
-import { bytesResponse } from "../streamed.ts";
+import type { StreamedAnswers } from "../streamed.ts";
 
 const FILE_HEADERS = {
   "Content-Type": "application/octet-stream",
@@ -19,12 +19,11 @@ const FILE_HEADERS = {
 /** What the routes work with. */
 export interface JobFileRoutesOptions {
   readonly jobs: JobService;
-  /** An answer that broke off. */
-  onBroken(c: Context<AppEnv>, error: unknown): void;
+  readonly streamed: StreamedAnswers;
 }
 
 /** The files beneath `/v1/jobs`. */
-export function jobFileRoutes({ jobs, onBroken }: JobFileRoutesOptions): Hono<AppEnv> {
+export function jobFileRoutes({ jobs, streamed }: JobFileRoutesOptions): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
 
   app.get("/:id/files", async (c) => {
@@ -39,9 +38,8 @@ export function jobFileRoutes({ jobs, onBroken }: JobFileRoutesOptions): Hono<Ap
     const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
     const path = filePath(c);
     const { bytes } = await jobs.file(job, path);
-    return await bytesResponse(bytes, {
+    return await streamed.bytes(c, bytes, {
       headers: { ...FILE_HEADERS, "Content-Disposition": attachment(path) },
-      onBroken: (error) => onBroken(c, error),
     });
   });
   return app;

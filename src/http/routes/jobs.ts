@@ -5,12 +5,13 @@ import type { Limits } from "../../core/limits.ts";
 import { isTerminal } from "../../core/reasons.ts";
 import type { JobService } from "../../jobs/service.ts";
 import type { BodyRules } from "../body.ts";
+import { listCursor, readCursor } from "../cursors.ts";
 import type { AppEnv } from "../env.ts";
-import { ANSWER_IDLE_SECONDS, NO_IDLE_TIMEOUT } from "../idle.ts";
 import { listParameters, readParameters, resultParameters } from "../parameters.ts";
-import { type Query, readNumber, readQuery } from "../query.ts";
+import { patiently } from "../patiently.ts";
+import { readQuery } from "../query.ts";
 import { readReplay, replayResponse } from "../replay-answer.ts";
-import { textResponse } from "../streamed.ts";
+import type { StreamedAnswers } from "../streamed.ts";
 import { submitRoutes } from "./submit.ts";
 
 /** How long a cancel waits for the end before it answers 202. */
@@ -25,8 +26,7 @@ export interface JobRoutesOptions {
   readonly ceilings: Limits;
   readonly cancelWaitMs: number;
   readonly bodies: BodyRules;
-  /** A body that broke off while it was sent. */
-  onBroken(c: Context<AppEnv>, error: unknown): void;
+  readonly streamed: StreamedAnswers;
   /** A job of a batch that failed for a reason which its client is not told. */
   onFailed(c: Context<AppEnv>, error: unknown): void;
 }
@@ -41,7 +41,7 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
   app.get("/", async (c) => {
     const page = await jobs.list(listQuery(c));
     const views = page.jobs.map((job) => jobs.view(job));
-    return c.json({ jobs: views, next_cursor: page.nextCursor });
+    return c.json({ jobs: views, next_cursor: listCursor("jobs", page.nextCursor) });
   });
 
   app.get("/:id", async (c) => {
@@ -63,10 +63,9 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
     const job = await patiently(c, waitMs, (bounds) =>
       jobs.wait(c.get("principal").tenant, c.req.param("id"), bounds),
     );
-    return await textResponse(jobs.result(job), {
+    return await options.streamed.text(c, jobs.result(job), {
       status: isTerminal(job.status) ? 200 : 202,
       headers: JSON_HEADERS,
-      onBroken: (error) => options.onBroken(c, error),
     });
   });
 
@@ -75,19 +74,16 @@ export function jobRoutes(options: JobRoutesOptions): Hono<AppEnv> {
 }
 
 async function replay(c: Context<AppEnv, "/:id/replay">, options: JobRoutesOptions) {
-  const { jobs } = options;
+  const { jobs, streamed } = options;
   const asked = readReplay(c);
   const job = await jobs.get(c.get("principal").tenant, c.req.param("id"));
-  return await replayResponse(asked, {
-    events: (fromSeq) => jobs.replay(job, fromSeq),
-    sealed: () => jobs.exportLog(job),
-    onBroken: (error) => options.onBroken(c, error),
+  return await replayResponse(c, streamed, {
+    asked,
+    source: {
+      events: (fromSeq) => jobs.replay(job, fromSeq),
+      sealed: () => jobs.exportLog(job),
+    },
   });
-}
-
-/** The first event wanted. */
-export function readFromSeq(query: Query): number {
-  return readNumber(query, "from_seq", { min: 1, max: Number.MAX_SAFE_INTEGER, default: 1 });
 }
 
 function listQuery(c: Context<AppEnv>) {
@@ -95,7 +91,7 @@ function listQuery(c: Context<AppEnv>) {
   return {
     tenant: c.get("principal").tenant,
     limit,
-    ...(cursor === undefined ? {} : { cursor }),
+    ...readCursor("jobs", cursor),
     ...(status === undefined ? {} : { status }),
     ...(language === undefined ? {} : { language }),
     ...(label === undefined ? {} : { label: labelOf(label) }),
@@ -106,19 +102,4 @@ function listQuery(c: Context<AppEnv>) {
 function labelOf(text: string): { name: string; value: string } {
   const end = text.indexOf("=");
   return { name: text.slice(0, end), value: text.slice(end + 1) };
-}
-
-/** Waits with a deadline of its own; a client that goes away ends the wait. */
-export async function patiently<T>(
-  c: Context<AppEnv>,
-  waitMs: number,
-  wait: (bounds: { waitMs: number; signal: AbortSignal }) => Promise<T>,
-): Promise<T> {
-  const { listener } = c.env ?? {};
-  listener?.setIdleTimeout(c.req.raw, NO_IDLE_TIMEOUT);
-  try {
-    return await wait({ waitMs, signal: c.req.raw.signal });
-  } finally {
-    listener?.setIdleTimeout(c.req.raw, ANSWER_IDLE_SECONDS);
-  }
 }

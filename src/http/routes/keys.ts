@@ -5,6 +5,7 @@ import { invalid } from "../../core/errors.ts";
 import { isId } from "../../core/ids.ts";
 import type { KeyRegistry } from "../../tenancy/key-registry.ts";
 import { type BodyRules, readJson } from "../body.ts";
+import { listCursor, readCursor } from "../cursors.ts";
 import type { AppEnv } from "../env.ts";
 import { keyRequest, rotateRequest } from "../key-schemas.ts";
 import { keyView, madeView } from "../key-views.ts";
@@ -29,7 +30,8 @@ export function keyRoutes({ registry, bodies }: KeyRoutesOptions): Hono<AppEnv> 
   });
 
   app.get("/", (c) => {
-    const { tenant, cursor, limit } = readParameters(c, keyListParameters);
+    const { tenant, limit, ...asked } = readParameters(c, keyListParameters);
+    const { cursor } = readCursor("keys", asked.cursor);
     if (cursor !== undefined && !isId(cursor)) {
       throw invalid("cursor", "Cannot use cursor: no list gave it");
     }
@@ -40,7 +42,10 @@ export function keyRoutes({ registry, bodies }: KeyRoutesOptions): Hono<AppEnv> 
       .sort((a, b) => (a.id < b.id ? -1 : 1));
     const page = found.slice(0, limit);
     const hasMore = found.length > page.length;
-    return c.json({ keys: page.map(keyView), next_cursor: hasMore ? page.at(-1)?.id : null });
+    return c.json({
+      keys: page.map(keyView),
+      next_cursor: listCursor("keys", hasMore ? page.at(-1)?.id : null),
+    });
   });
 
   app.get("/:id", (c) => {

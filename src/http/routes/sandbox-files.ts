@@ -15,15 +15,14 @@ import type { AppEnv } from "../env.ts";
 import { getFileParameters, putFileParameters, readParameters } from "../parameters.ts";
 import { readQuery } from "../query.ts";
 import { BYTES, TAR } from "../route-doc.ts";
-import { bytesResponse } from "../streamed.ts";
+import type { StreamedAnswers } from "../streamed.ts";
 
 const FILE_MODE = 0o644;
 
 /** What the routes work with. */
 export interface SandboxFileRoutesOptions {
   readonly sandboxes: SandboxService;
-  /** A body that broke off while it was sent. */
-  onBroken(c: Context<AppEnv>, error: unknown): void;
+  readonly streamed: StreamedAnswers;
 }
 
 /** The routes of files. */
@@ -38,18 +37,23 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
     const place = placeOf(c);
     const isTar = mediaType(c) === TAR;
     refuseGiven(isTar ? { mode: query.mode } : { merge: query.merge, links: query.links });
+    await options.sandboxes.get(place.tenant, place.sandboxId);
     const body = bodyOf(c);
     const entries = isTar
-      ? readTar(body, { areLinksFree: query.links === "any" })
-      : fileEntries(body, { size: lengthOf(c), mode: modeOf(query.mode) });
+      ? readTar(body.chunks, { areLinksFree: query.links === "any" })
+      : fileEntries(body.chunks, { size: lengthOf(c), mode: modeOf(query.mode) });
     const isMerge = query.merge === "true";
-    await files.put(place, entries, { isMerge, signal: c.req.raw.signal });
+    try {
+      await files.put(place, entries, { isMerge, signal: c.get("signal") });
+    } finally {
+      body.cancel();
+    }
     return c.body(null, 204);
   });
 
   app.delete("/:id/files/*", async (c) => {
     readQuery(c, []);
-    await files.remove(placeOf(c), { signal: c.req.raw.signal });
+    await files.remove(placeOf(c), { signal: c.get("signal") });
     return c.body(null, 204);
   });
   return app;
@@ -58,14 +62,13 @@ export function sandboxFileRoutes(options: SandboxFileRoutesOptions): Hono<AppEn
 async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Promise<Response> {
   const { format } = readParameters(c, getFileParameters);
   const place = placeOf(c);
-  const { files } = options.sandboxes;
-  const entries = files.take(place);
-  const onBroken = (error: unknown): void => options.onBroken(c, error);
+  const { streamed, sandboxes } = options;
+  const entries = sandboxes.files.take(place);
   const name = posix.basename(place.path) || "files";
   if (isTarWanted(c, format)) {
     const mtimeSeconds = Math.floor(Date.now() / 1000);
     const tar = writeTar(entries, { name, mtimeSeconds });
-    return await bytesResponse(tar, { headers: fileHeaders(TAR), onBroken });
+    return await streamed.bytes(c, tar, { headers: fileHeaders(TAR) });
   }
   const first = await entries.next();
   const head = first.done || first.value instanceof Uint8Array ? null : first.value;
@@ -74,7 +77,7 @@ async function take(c: Context<AppEnv>, options: SandboxFileRoutesOptions): Prom
     throw noFile(head?.type === "link" ? "a link" : "a directory");
   }
   const headers = fileHeaders(BYTES);
-  return await bytesResponse(contentOf(entries), { headers, onBroken });
+  return await streamed.bytes(c, contentOf(entries), { headers });
 }
 
 /** What a program wrote must run nowhere: no type that a browser would show, and no origin. */
@@ -151,20 +154,26 @@ function lengthOf(c: Context<AppEnv>): number {
   );
 }
 
-/** The body as it comes, at the sandbox's pace. */
-async function* bodyOf(c: Context<AppEnv>): AsyncGenerator<Uint8Array> {
+/** The body as it comes, at the sandbox's pace; `cancel` ends it when nobody wants the rest. */
+function bodyOf(c: Context<AppEnv>) {
   const reader = c.req.raw.body?.getReader();
-  if (reader === undefined) return;
-  try {
-    for (;;) {
-      const { done, value } = await reader.read().catch(clientGone);
-      if (done) return;
-      yield value;
-    }
-  } finally {
-    void reader.cancel().catch(() => undefined);
+  return {
+    chunks: reader === undefined ? noChunks() : chunksOf(reader),
+    cancel: () => void reader?.cancel().catch(() => undefined),
+  };
+}
+
+async function* chunksOf(
+  reader: Pick<ReadableStreamDefaultReader<Uint8Array>, "read">,
+): AsyncGenerator<Uint8Array> {
+  for (;;) {
+    const { done, value } = await reader.read().catch(clientGone);
+    if (done) return;
+    yield value;
   }
 }
+
+async function* noChunks(): AsyncGenerator<Uint8Array> {}
 
 function clientGone(cause: unknown): never {
   throw new CprgError("canceled", "Cannot read body: the client went away", { cause });

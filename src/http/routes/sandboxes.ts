@@ -6,7 +6,9 @@ import type { SandboxService } from "../../sandboxes/service.ts";
 import { sandboxSpec } from "../../sandboxes/spec.ts";
 import { execView, sandboxView } from "../../sandboxes/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
+import { listCursor, readCursor } from "../cursors.ts";
 import type { AppEnv } from "../env.ts";
+import { followExec } from "../follow-exec.ts";
 import {
   execListParameters,
   readParameters,
@@ -14,12 +16,11 @@ import {
   startParameters,
   WAIT_SECONDS_DEFAULT,
 } from "../parameters.ts";
+import { patiently } from "../patiently.ts";
 import { readQuery } from "../query.ts";
 import { execRequest, sandboxRequest } from "../sandbox-schemas.ts";
 import { wantsEvents } from "../sse.ts";
-import { textResponse } from "../streamed.ts";
-import { execEvents } from "./execs.ts";
-import { patiently } from "./jobs.ts";
+import type { StreamedAnswers } from "../streamed.ts";
 
 /** What the routes work with. */
 export interface SandboxRoutesOptions {
@@ -27,8 +28,7 @@ export interface SandboxRoutesOptions {
   /** The server's ceilings, for keys without their own. */
   readonly ceilings: Limits;
   readonly bodies: BodyRules;
-  /** A body that broke off while it was sent. */
-  onBroken(c: Context<AppEnv>, error: unknown): void;
+  readonly streamed: StreamedAnswers;
 }
 
 /** The routes beneath `/v1/sandboxes`, but for files. */
@@ -49,11 +49,12 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/", async (c) => {
-    const { status, ...query } = readParameters(c, sandboxListParameters);
+    const { status, limit, cursor } = readParameters(c, sandboxListParameters);
     const { tenant } = c.get("principal");
-    const page = await sandboxes.list({ tenant, ...pageOf(query), isOpen: status === "open" });
+    const place = { limit, ...readCursor("sandboxes", cursor) };
+    const page = await sandboxes.list({ tenant, ...place, isOpen: status === "open" });
     const views = page.sandboxes.map(sandboxView);
-    return c.json({ sandboxes: views, next_cursor: page.nextCursor });
+    return c.json({ sandboxes: views, next_cursor: listCursor("sandboxes", page.nextCursor) });
   });
 
   app.get("/:id", async (c) => {
@@ -69,41 +70,46 @@ export function sandboxRoutes(options: SandboxRoutesOptions): Hono<AppEnv> {
   });
 
   app.get("/:id/execs", async (c) => {
-    const query = readParameters(c, execListParameters);
+    const { limit, cursor } = readParameters(c, execListParameters);
     const { id } = await sandboxes.get(c.get("principal").tenant, c.req.param("id"));
-    const page = await sandboxes.execs.list({ sandboxId: id, ...pageOf(query) });
-    return c.json({ execs: page.execs.map(execView), next_cursor: page.nextCursor });
+    const place = { limit, ...readCursor("execs", cursor) };
+    const page = await sandboxes.execs.list({ sandboxId: id, ...place });
+    return c.json({
+      execs: page.execs.map(execView),
+      next_cursor: listCursor("execs", page.nextCursor),
+    });
   });
 
   app.post("/:id/execs", (c) => startExec(c, options));
   return app;
 }
 
-/** A cursor only where there is one. */
-function pageOf({ limit, cursor }: { limit: number; cursor?: string | undefined }) {
-  return { limit, ...(cursor === undefined ? {} : { cursor }) };
-}
-
 /** Starts a program; answers with its events, its result, or where to ask for them. */
 async function startExec(c: Context<AppEnv, "/:id/execs">, options: SandboxRoutesOptions) {
-  const { execs } = options.sandboxes;
+  const { sandboxes, streamed } = options;
+  const { execs } = sandboxes;
   const { wait_seconds: asked } = readParameters(c, startParameters);
   const { tenant, ceilings: own } = c.get("principal");
+  await sandboxes.get(tenant, c.req.param("id"));
   const request = execRequest(await readJson(c, options.bodies));
   const isInteractive = request.terminal !== undefined || request.isInputOpen === true;
   // Whoever is to send input cannot wait for the end first.
   const waitMs = (asked ?? (isInteractive ? 0 : WAIT_SECONDS_DEFAULT)) * 1000;
   const ceilings = { ...options.ceilings, ...own };
-  const started = await execs.start(tenant, c.req.param("id"), { request, ceilings });
-  const location = { Location: `/v1/execs/${started.id}` };
-  if (wantsEvents(c.req.header("accept"))) {
-    return await execEvents(c, { exec: started, fromSeq: 1, headers: location, execs, options });
+  // Taken first: what has started cannot be refused.
+  const place = wantsEvents(c.req.header("accept")) ? streamed.place(c) : null;
+  const start = { request, ceilings, signal: c.get("signal") };
+  const started = await execs.start(tenant, c.req.param("id"), start).catch((error: unknown) => {
+    place?.giveBack();
+    throw error;
+  });
+  const headers = { Location: `/v1/execs/${started.id}` };
+  if (place !== null) {
+    return await followExec(c, streamed, { execs, exec: started, fromSeq: 1, headers, place });
   }
   const exec = await patiently(c, waitMs, (bounds) => execs.wait(tenant, started.id, bounds));
-  if (exec.status === "running") return c.json(execView(exec), 202, location);
-  return await textResponse(execs.result(exec), {
-    status: 200,
-    headers: { "Content-Type": "application/json", ...location },
-    onBroken: (error) => options.onBroken(c, error),
+  if (exec.status === "running") return c.json(execView(exec), 202, headers);
+  return await streamed.text(c, execs.result(exec), {
+    headers: { "Content-Type": "application/json", ...headers },
   });
 }

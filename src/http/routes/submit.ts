@@ -69,7 +69,7 @@ async function submitEntry(
   } catch (thrown) {
     const error = CprgError.from(thrown, "submit job");
     if (problemStatus(error) === 500) options.onFailed(c, thrown);
-    return problemOf(error, c.get("requestId"));
+    return problemOf(c, error);
   }
 }
 
@@ -87,11 +87,13 @@ async function submit(
 ): Promise<{ view: JobView; isEarlier: boolean }> {
   const { tenant, ceilings } = c.get("principal");
   const spec = jobSpec(request, { ...options.ceilings, ...ceilings });
-  if (key === undefined)
-    return { view: jobView(await jobs.submit(tenant, spec)), isEarlier: false };
+  const signal = c.get("signal");
+  if (key === undefined) {
+    return { view: jobView(await jobs.submit(tenant, spec, { signal })), isEarlier: false };
+  }
   checkKey(key);
   const bodyHash = new Bun.CryptoHasher("sha256").update(JSON.stringify(body)).digest("hex");
-  const { job, isEarlier } = await jobs.submitOnce(tenant, spec, { key, bodyHash });
+  const { job, isEarlier } = await jobs.submitOnce(tenant, spec, { key, bodyHash, signal });
   return { view: isEarlier ? jobs.view(job) : jobView(job), isEarlier };
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { EntryHead, EntryPart } from "../../../src/provider/contract.ts";
-import { encodeHeader } from "../../../src/sandbox/tar-header.ts";
+import { BLOCK_BYTES, encodeHeader } from "../../../src/sandbox/tar-header.ts";
 import { readTar } from "../../../src/sandbox/tar-reader.ts";
 import { writeTar } from "../../../src/sandbox/tar-writer.ts";
 import { randomFrom } from "../record/random.ts";
@@ -108,3 +108,10 @@ async function collectCount(parts: AsyncIterable<EntryPart>): Promise<number> {
   for await (const _ of parts) count += 1;
   return count;
 }
+
+test("a tar that holds nothing is refused as that", async () => {
+  async function* nothing(): AsyncGenerator<Uint8Array> {
+    yield new Uint8Array(2 * BLOCK_BYTES);
+  }
+  await expect(collectCount(readTar(nothing()))).rejects.toThrow("it holds nothing");
+});

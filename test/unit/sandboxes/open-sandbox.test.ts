@@ -126,3 +126,20 @@ test("execs that start count among those that run", () => {
   sandbox.placeForExec();
   expect(() => sandbox.placeForExec()).toThrow("64 run in this sandbox");
 });
+
+test("its end waits for what is about to start, and ends that too", async () => {
+  const { sandbox, seen } = open();
+  const place = sandbox.placeForExec();
+  const ended = sandbox.end({ reason: "shutdown", graceMs: 0 });
+  await settle();
+  expect(seen.released).toBe(0);
+  const { exec, kills, end } = fakeExec("late");
+  sandbox.add(exec);
+  place[Symbol.dispose]();
+  place[Symbol.dispose]();
+  await settle();
+  expect([kills, seen.released]).toEqual([["shutdown"], 0]);
+  end();
+  await ended;
+  expect(seen).toEqual({ ended: ["shutdown"], released: 1 });
+});

@@ -23,7 +23,7 @@ export declare const file_outrigger_v1_bridge: GenFile;
  */
 export declare type Envelope = Message<"outrigger.v1.Envelope"> & {
   /**
-   * Ties the frames of one call together. Chosen by the caller, unique among its open calls;
+   * Ties the frames of one call together. Chosen by the caller, never used again;
    * the ids of the two sides are independent of each other.
    *
    * @generated from field: string id = 1;
@@ -31,7 +31,8 @@ export declare type Envelope = Message<"outrigger.v1.Envelope"> & {
   id: string;
 
   /**
-   * The method called, such as `exec.Start` or `fs.ReadFile`. Set on requests.
+   * The method called, such as `exec.Start` or `fs.ReadFile`. On the first REQUEST of a
+   * call; further ones may repeat it.
    *
    * @generated from field: string method = 2;
    */
@@ -54,7 +55,7 @@ export declare type Envelope = Message<"outrigger.v1.Envelope"> & {
 
   /**
    * On ERROR, `code: message`, where code is one of the gRPC status names in snake case.
-   * Empty on every other kind.
+   * Ignored on every other kind.
    *
    * @generated from field: string error = 5;
    */
@@ -74,7 +75,7 @@ export declare const EnvelopeSchema: GenMessage<Envelope>;
  */
 export enum Envelope_Kind {
   /**
-   * Not a frame that any peer sends: the receiver answers ERROR or drops it.
+   * Not a frame that any peer sends: the receiver drops it.
    *
    * @generated from enum value: KIND_UNSPECIFIED = 0;
    */

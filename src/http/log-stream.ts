@@ -1,5 +1,5 @@
 /**
- * Feeds one WebSocket with the events of one job: history, then live, then close code 1000. The
+ * Feeds one WebSocket with the events of a job or exec: history, then live, then close code 1000. The
  * client's pace holds back the feed; a client that takes nothing for too long is cut off, and others
  * do not notice either.
  */
@@ -26,9 +26,9 @@ export interface StreamSocket {
 }
 
 /** What a stream sends and by which rules. */
-export interface JobStreamOptions {
+export interface LogStreamOptions {
   subscribe(signal: AbortSignal): AsyncIterable<readonly { readonly line: string }[]>;
-  /** Whether the job has ended, so that the stream ends by itself. */
+  /** Whether the log has ended, so that the stream ends by itself. */
   hasEnded(): Promise<boolean>;
   /** Called once, when the stream failed. */
   onFailure(error: unknown): void;
@@ -39,14 +39,14 @@ export interface JobStreamOptions {
 }
 
 /** One stream; the listener tells it what happens to its socket. */
-export class JobStream {
-  readonly #options: JobStreamOptions;
+export class LogStream {
+  readonly #options: LogStreamOptions;
   readonly #closed = new AbortController();
   readonly #gone = Promise.withResolvers<void>();
   #drained: (() => void) | null = null;
   #isRefused = false;
 
-  constructor(options: JobStreamOptions) {
+  constructor(options: LogStreamOptions) {
     this.#options = options;
   }
 
@@ -61,7 +61,7 @@ export class JobStream {
     this.closed();
   }
 
-  /** The socket is open: sends until the job has ended or the socket is closed. */
+  /** The socket is open: sends until the log has ended or the socket is closed. */
   async opened(socket: StreamSocket): Promise<void> {
     try {
       await this.#pump(socket);
@@ -86,7 +86,7 @@ export class JobStream {
   }
 
   /**
-   * Ends the stream of a job that goes on; one of a job that has ended sends the rest first.
+   * Ends the stream of a log that goes on; one of a log that has ended sends the rest first.
    * Resolves when it is closed.
    */
   async runOut(): Promise<void> {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { JobStream, type StreamSocket } from "../../../src/http/job-stream.ts";
+import { LogStream, type StreamSocket } from "../../../src/http/log-stream.ts";
 
 /** A socket whose peer takes bytes when the test says so. */
 class FakeSocket implements StreamSocket {
@@ -35,7 +35,7 @@ const lines = Array.from({ length: 50 }, (_, index) => ({ line: `${index}`.padEn
 function stream(options: { stallMs?: number; fails?: boolean; stays?: boolean } = {}) {
   let read = 0;
   const failures: unknown[] = [];
-  const made = new JobStream({
+  const made = new LogStream({
     bufferBytesMax: 1000,
     ...(options.stallMs === undefined ? {} : { stallMs: options.stallMs }),
     subscribe: async function* (signal) {
@@ -58,7 +58,7 @@ function stream(options: { stallMs?: number; fails?: boolean; stays?: boolean } 
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-describe("JobStream", () => {
+describe("LogStream", () => {
   test("reads no further than its client takes, and closes when all is taken", async () => {
     const { stream: made, read } = stream();
     const socket = new FakeSocket();
