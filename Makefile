@@ -16,7 +16,7 @@ VERSION = $(shell node -p 'require("./package.json").version')
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
 	python3 git curl openssl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps \
-	protobuf-compiler python3-protobuf python3-grpcio spin
+	protobuf-compiler python3-protobuf python3-grpcio spin iptables iproute2
 
 # What building and booting virtual machines needs besides.
 VM_TOOLS := qemu-system-x86 cpio e2fsprogs

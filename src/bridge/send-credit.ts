@@ -12,8 +12,7 @@ export class SendCredit {
   #balance = CREDIT_BYTES;
   /** Costs of items that are not acknowledged, oldest first; bounded, as each costs some credit. */
   readonly #costs: number[] = [];
-  #outstanding = 0;
-  /** Granted bytes that do not cover the oldest item yet. */
+  /** Granted bytes that cover no item yet. */
   #covered = 0;
   #acknowledged = 0;
   #listener: ((items: number) => void) | undefined;
@@ -52,22 +51,28 @@ export class SendCredit {
   spend(payload: Uint8Array): void {
     const cost = itemCost(payload);
     this.#balance -= cost;
-    this.#outstanding += cost;
     this.#costs.push(cost);
+    this.#acknowledge();
   }
 
-  /** Takes a grant. A peer that grants more than was sent harms only itself. */
+  /**
+   * Takes a grant. A peer that grants more than was sent acknowledges items before it has them: that
+   * harms only itself, and must not leave them unacknowledged for ever, which would hold the sender.
+   */
   grant(bytes: number): void {
     this.#balance = Math.min(this.#balance + bytes, Number.MAX_SAFE_INTEGER);
-    this.#covered = Math.min(this.#covered + bytes, this.#outstanding);
+    this.#covered = Math.min(this.#covered + bytes, Number.MAX_SAFE_INTEGER);
+    this.#acknowledge();
+    if (this.#balance > 0) this.#wake?.();
+  }
+
+  #acknowledge(): void {
     const before = this.#acknowledged;
     while ((this.#costs[0] ?? Number.POSITIVE_INFINITY) <= this.#covered) {
       const cost = this.#costs.shift() ?? 0;
       this.#covered -= cost;
-      this.#outstanding -= cost;
       this.#acknowledged += 1;
     }
     if (this.#acknowledged > before) this.#listener?.(this.#acknowledged);
-    if (this.#balance > 0) this.#wake?.();
   }
 }

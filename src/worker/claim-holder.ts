@@ -238,7 +238,7 @@ export class ClaimHolder {
       await live.ended.promise;
       return 0;
     }
-    const killed = await held.execs.killAll(reason);
+    const killed = await held.execs.killAll(reason === "shutdown" ? reason : "interrupted");
     try {
       await held.place.release();
     } catch (error) {

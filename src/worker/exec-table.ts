@@ -65,7 +65,7 @@ export class ExecTable {
     this.#isClosed = true;
     const execs = this.all;
     const running = execs.filter((exec) => !exec.log.isEnded).length;
-    await Promise.all(execs.map((exec) => exec.kill(reason)));
+    await Promise.all(execs.map((exec) => exec.end(reason)));
     return running;
   }
 

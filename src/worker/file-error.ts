@@ -35,13 +35,18 @@ export function errnoOf(error: unknown): string {
 /** The error of an operation on a path: a CprgError as it is, a failed call by its errno. */
 export function fileError(error: unknown, op: string, path: string): CprgError {
   if (CprgError.is(error)) return error;
-  const name = errnoOf(error);
+  const name = codeOf(errnoOf(error), op);
   const shown = JSON.stringify(path.length > 256 ? `${path.slice(0, 256)}…` : path);
   const [code, reason, why] = CODES[name] ?? ["internal", undefined, name || "it failed"];
   return new CprgError(code, `Cannot ${op} ${shown}: ${why}`, {
     ...(reason === undefined ? {} : { reason }),
     cause: error,
   });
+}
+
+/** A directory where something is to be renamed to is in the way, as a file would be. */
+function codeOf(name: string, op: string): string {
+  return op.startsWith("rename") && ["EISDIR", "ENOTEMPTY"].includes(name) ? "EEXIST" : name;
 }
 
 /** A path that leads out of root and home. */

@@ -36,6 +36,7 @@ export class ItemLog {
   #nextSeq = 1;
   #isEnded = false;
   #isDiscarded = false;
+  #isClosed = false;
   /** Grows with each reader: an older one has been replaced. */
   #reader = 0;
   #wakeReader: (() => void) | null = null;
@@ -71,9 +72,9 @@ export class ItemLog {
 
   /** Adds output; resolves when there is room for more. */
   async output(channel: OutputChannel, bytes: Uint8Array): Promise<void> {
-    for (let at = 0; at < bytes.length; at += ITEM_OUTPUT_BYTES_MAX) {
+    for (let at = 0; at < bytes.length && !this.#isClosed; at += ITEM_OUTPUT_BYTES_MAX) {
       this.#append(channel, bytes.subarray(at, at + ITEM_OUTPUT_BYTES_MAX));
-      while (this.#bytes >= this.#keptBytesMax && !this.#isDiscarded) {
+      while (this.#bytes >= this.#keptBytesMax && !this.#isDiscarded && !this.#isClosed) {
         await new Promise<void>((resolve) => this.#wakeWriters.push(resolve));
       }
     }
@@ -91,6 +92,12 @@ export class ItemLog {
       this.#bytes -= this.#kept.shift()?.costBytes ?? 0;
     }
     if (this.#bytes < this.#keptBytesMax) for (const wake of this.#wakeWriters.splice(0)) wake();
+  }
+
+  /** Takes no more output, and holds back nobody; what is kept can be read, and the exit after it. */
+  close(): void {
+    this.#isClosed = true;
+    for (const wake of this.#wakeWriters.splice(0)) wake();
   }
 
   /** Nobody will read: what comes is dropped, and holds back nobody. */

@@ -95,6 +95,13 @@ export class RunningExec {
     if (!this.log.isEnded) this.#exec.signal(name);
   }
 
+  /** Kills all of it; resolves when nothing of it runs. Whoever follows it still gets its exit. */
+  async end(reason: Reason): Promise<void> {
+    this.#exec.kill(reason);
+    this.log.close();
+    await this.gone;
+  }
+
   /** Kills all of it and forgets its output; resolves when nothing of it runs. */
   async kill(reason: Reason): Promise<void> {
     this.#exec.kill(reason);

@@ -209,7 +209,7 @@ async function* counted(
   let isFile = false;
   for await (const part of entries) {
     if (!(part instanceof Uint8Array)) {
-      counts.entries += 1;
+      if (part.path !== "" || part.type !== "directory") counts.entries += 1;
       isFile = part.type === "file";
     } else if (isFile) {
       counts.bytes += part.length;

@@ -124,6 +124,7 @@ class TreeWriter {
   #link: { readonly head: EntryHead; readonly parts: Uint8Array[]; left: number } | null = null;
   #bytes = 0;
   #entries = 0;
+  #hasBegun = false;
 
   constructor(native: Native, place: WriterPlace) {
     this.#native = native;
@@ -140,7 +141,7 @@ class TreeWriter {
       }
     }
     if (this.#file !== null || this.#link !== null) throw cutShort();
-    if (this.#entries === 0) throw cutShort();
+    if (!this.#hasBegun) throw cutShort();
     await this.#setModes();
     return { bytes: this.#bytes, entries: this.#entries };
   }
@@ -164,7 +165,8 @@ class TreeWriter {
   async #entry(head: EntryHead): Promise<void> {
     if (this.#file !== null || this.#link !== null) throw cutShort();
     await this.#share.spend();
-    this.#entries += 1;
+    this.#hasBegun = true;
+    if (head.path !== "" || head.type !== "directory") this.#entries += 1;
     if (head.type === "directory") {
       this.#makeDirectory(head);
     } else if (head.type === "link") {

@@ -40,6 +40,12 @@ const tiers: readonly Tier[] = [
     env: { CPRG_LOAD_JOBS: "10000" },
     timeoutMs: 75 * minute,
   },
+  {
+    name: "workers",
+    file: "test/worker/crowd.test.ts",
+    env: { CPRG_WORKERS_COUNT: "1000" },
+    timeoutMs: 10 * minute,
+  },
 ];
 
 const root = join(import.meta.dir, "../..");

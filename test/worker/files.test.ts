@@ -294,7 +294,7 @@ test("a tree goes up as a tar and comes down as one that GNU tar reads", async (
   symlinkSync("../a", join(source, "sub/l"));
   chmodSync(join(source, "sub/deep"), 0o500);
   const directory = { type: "directory", mode: 0o711, size: 0 };
-  expect(await upload("t", directory, tarOf(source, "."))).toEqual({ bytes: 70_001, entries: 6 });
+  expect(await upload("t", directory, tarOf(source, "."))).toEqual({ bytes: 70_001, entries: 5 });
   expect(statSync(at("t")).mode & 0o777).toBe(0o711);
   expect(statSync(at("t/sub/deep")).mode & 0o777).toBe(0o500);
   expect(readlinkSync(at("t/sub/l"))).toBe("../a");

@@ -18,14 +18,18 @@ export interface Plane {
   close(): Promise<void>;
 }
 
+/** Where a control plane listens. */
+export interface PlaneOptions {
+  readonly tls?: ListenerTls;
+  readonly port?: number;
+  /** Default: 127.0.0.1. */
+  readonly host?: string;
+  /** Default: a heartbeat each second. */
+  readonly liveness?: Partial<Liveness>;
+}
+
 /** A control plane on a free port, or on one that it had before. */
-export async function startPlane(
-  options: {
-    readonly tls?: ListenerTls;
-    readonly port?: number;
-    readonly liveness?: Partial<Liveness>;
-  } = {},
-): Promise<Plane> {
+export async function startPlane(options: PlaneOptions = {}): Promise<Plane> {
   const registry = new WorkerRegistry({
     authenticate: (token) => {
       if (token === TOKEN) return;
@@ -36,7 +40,7 @@ export async function startPlane(
     liveness: { heartbeatSeconds: 1, silenceMs: 10_000, ...options.liveness },
   });
   const listener: Listener = await listen({
-    host: "127.0.0.1",
+    host: options.host ?? "127.0.0.1",
     port: options.port ?? 0,
     ...(options.tls === undefined ? {} : { tls: options.tls }),
     admission: registry,
@@ -70,6 +74,15 @@ export interface WorkerProcessOptions {
   readonly directory?: string;
   /** Claims in sandboxes instead of a directory. */
   readonly isIsolated?: boolean;
+  /** The control plane's; default: 127.0.0.1. */
+  readonly host?: string;
+  /** What runs `cprg`; default: CPRG_BIN, or the source. */
+  readonly program?: readonly string[];
+}
+
+function cprg(): readonly string[] {
+  const binary = process.env["CPRG_BIN"];
+  return binary === undefined ? [process.execPath, MAIN] : [resolve(binary)];
 }
 
 /** Starts one; `words` come after --connect, --root and --state-dir. */
@@ -81,19 +94,19 @@ export function startWorkerProcess(
     stdin = "",
     directory,
     isIsolated = false,
+    host = "127.0.0.1",
+    program = cprg(),
   }: WorkerProcessOptions = {},
 ): WorkerProcess {
   const top = directory ?? mkdtempSync(join(tmpdir(), "cprg-worker-"));
   // Process 1 of a sandbox passes through the run directory's parents as another user.
   chmodSync(top, 0o711);
   const [root, stateDir] = [join(top, "root"), join(top, "state")];
-  const binary = process.env["CPRG_BIN"];
-  const program = binary === undefined ? [process.execPath, MAIN] : [resolve(binary)];
   const child = Bun.spawn(
     [
       ...program,
       "worker",
-      `--connect=127.0.0.1:${port}`,
+      `--connect=${host}:${port}`,
       ...(isIsolated ? [] : [`--root=${root}`]),
       `--state-dir=${stateDir}`,
       ...words,
