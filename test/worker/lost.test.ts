@@ -31,7 +31,9 @@ async function pair(): Promise<{ plane: Plane; worker: WorkerProcess }> {
   undo.push(() => plane.close());
   const worker = startWorkerProcess(plane.port, { program: [cprgPath()] });
   undo.push(() => worker.end());
-  await until(() => plane.registry.connected.length === 1);
+  // Only one that has been asked what it still holds is claimed.
+  const first = await plane.registry.claim({ taskId: "first", epoch: 1 });
+  await first.release();
   return { plane, worker };
 }
 
@@ -46,8 +48,9 @@ async function settled(promise: Promise<unknown>): Promise<"kept" | "refused"> {
 for (const signal of ["SIGSTOP", "SIGKILL"] as const) {
   test(`${signal} during a claim: it is refused, and nothing is held`, async () => {
     const { plane, worker } = await pair();
+    const claiming = settled(plane.registry.claim({ taskId: "t1", epoch: 1 }));
     worker.kill(signal);
-    expect(await settled(plane.registry.claim({ taskId: "t1", epoch: 1 }))).toBe("refused");
+    expect(await claiming).toBe("refused");
     await until(() => plane.registry.connected.length === 0);
     expect(plane.registry.claimCount).toBe(0);
   });
