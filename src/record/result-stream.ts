@@ -7,8 +7,12 @@
 import type { EventRow, Subject } from "../core/event.ts";
 import type { LimitHit, Violation } from "../core/outcome.ts";
 import type { OutputChannel } from "../provider/contract.ts";
+import { OwnTurns } from "../sandbox/turn.ts";
 import type { EventLog } from "../store/contract.ts";
 import { logPages } from "./log-pages.ts";
+
+/** Of all results that are folded at once: none holds up more than a page does. */
+const folds = new OwnTurns();
 
 /** Where in a log the rows are that a fold reads. */
 interface Fold {
@@ -52,6 +56,7 @@ export async function* resultStream(
 async function* rowsOf(fold: Fold): AsyncGenerator<EventRow> {
   const { subject } = fold;
   for await (const page of logPages(fold.events, { subject, fromSeq: 1, toSeq: fold.toSeq })) {
+    await folds.next();
     for (const { line } of page) yield JSON.parse(line) as EventRow;
   }
 }

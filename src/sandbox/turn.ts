@@ -5,23 +5,32 @@ export function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Those who wait for a turn of their own. */
-const queued: (() => void)[] = [];
+/** Turns of which each is one caller's alone, first come, first served. */
+export class OwnTurns {
+  readonly #queued: (() => void)[] = [];
 
-/**
- * Resolves in a turn that nobody else resolves in, first come, first served: for work that blocks
- * for a millisecond or two, of which several in one turn would be felt by every other client.
- */
-export function ownTurn(): Promise<void> {
-  return new Promise((resolve) => {
-    queued.push(resolve);
-    if (queued.length === 1) setImmediate(resolveOne);
-  });
+  /** Resolves in a turn that no other caller of this queue resolves in. */
+  next(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#queued.push(resolve);
+      if (this.#queued.length === 1) setImmediate(() => this.#resolveOne());
+    });
+  }
+
+  #resolveOne(): void {
+    this.#queued.shift()?.();
+    if (this.#queued.length > 0) setImmediate(() => this.#resolveOne());
+  }
 }
 
-function resolveOne(): void {
-  queued.shift()?.();
-  if (queued.length > 0) setImmediate(resolveOne);
+const launches = new OwnTurns();
+
+/**
+ * A turn for what launches: it blocks for a millisecond or two, and several in one turn would be felt
+ * by every other client.
+ */
+export function ownTurn(): Promise<void> {
+  return launches.next();
 }
 
 /** Longest that a loop over hostile names may hold the event loop. */
