@@ -27,7 +27,8 @@ export async function killMarked(mark: string, pid: number | null): Promise<Read
   for (let round = 0; round < ROUNDS_MAX; round += 1) {
     // Stopped first: a tree in which nothing moves has no child that is not seen.
     const found = markedProcesses(mark, pid);
-    if (found.size === 0) break;
+    // A dying process has no environment any more before it is dead.
+    if (found.size === 0 && ![...killed].some(isAlive)) break;
     for (const other of found) send(other, "SIGSTOP");
     for (const other of [...found, ...markedProcesses(mark, pid)]) {
       killed.add(other);

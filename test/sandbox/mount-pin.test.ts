@@ -19,7 +19,7 @@ function held(): string[] {
   });
 }
 
-requireHost({ sandbox: true, root: true }).describe("the mounts of a sandbox", () => {
+requireHost({ sandbox: true, ids: true }).describe("the mounts of a sandbox", () => {
   const bench = useEngine();
 
   test("are held while it lives, and let go of when it is gone", async () => {

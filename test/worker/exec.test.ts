@@ -207,6 +207,9 @@ test("an exec id is taken once in a claim", async () => {
   );
 });
 
+/** Of SIGUSR1 in the masks of /proc/PID/status: proc(5). */
+const SIGUSR1_BIT = 1n << 9n;
+
 test("a signal reaches the main process; other names are refused", async () => {
   await there.claim();
   const ran = run(there.plane, {
@@ -218,7 +221,12 @@ test("a signal reaches the main process; other names are refused", async () => {
     there.plane.call(EXEC_SIGNAL, { claim: CLAIM, execId: "s", signal });
   expect(await refusal(send("SIGSEGV"))).toStartWith("invalid_argument");
   const pid = there.holder.heldClaims()[0]?.execs.all[0]?.pid ?? 0;
-  await until(() => /^SigCgt:\s+0*[^0\s]/m.test(readFileSync(`/proc/${pid}/status`, "utf8")));
+  // The trap is set once it is the shell's; before its execve a child has its parent's handlers.
+  await until(() => {
+    const status = readFileSync(`/proc/${pid}/status`, "utf8");
+    const caught = BigInt(`0x${/^SigCgt:\s+(\w+)$/m.exec(status)?.[1] ?? "0"}`);
+    return /^Name:\s+(?:sh|dash|bash)$/m.test(status) && (caught & SIGUSR1_BIT) !== 0n;
+  });
   await send("SIGUSR1");
   expect((await ran).exit).toMatchObject({ exitCode: 9 });
   await send("SIGTERM");
