@@ -112,8 +112,8 @@ function isIn(process: HostProcess, name: string | null): boolean {
 }
 
 /** How much more time a program gets that was not ready in time, and the most. */
-const SLOWER = 1.5;
-const SLOWEST = 8;
+const SLOWER = 1.2;
+const SLOWEST = 2.5;
 
 /**
  * Runs a program until it was seen often enough, a few at once. One that its limit ends before it was
