@@ -11,7 +11,17 @@ const PROCESSES_MAX = 65_536;
 /** Clock ticks in a second, as /proc counts (proc(5): sysconf(_SC_CLK_TCK), 100 everywhere). */
 const TICKS_PER_SECOND = 100;
 /** Fields of /proc/PID/stat, counted from `state` (proc_pid_stat(5)). */
-const FIELD = { state: 0, parent: 1, cpuFirst: 11, cpuLast: 14, threads: 17 } as const;
+const FIELD = {
+  state: 0,
+  parent: 1,
+  flags: 6,
+  cpuFirst: 11,
+  cpuLast: 14,
+  threads: 17,
+  environmentEnd: 48,
+} as const;
+/** Among the flags: a thread of the kernel (PF_KTHREAD of linux/sched.h). */
+const KERNEL_THREAD = 0x0020_0000;
 
 /** Host pids of the children of a process; none once it has ended. */
 export function childrenOf(pid: number): number[] {
@@ -65,6 +75,16 @@ export function isAlive(pid: number): boolean {
   if (fields === null) return false;
   const isDead = fields[FIELD.state] === "Z" || fields[FIELD.state] === "X";
   return !isDead || Number(fields[FIELD.threads]) > 1;
+}
+
+/**
+ * Whether a program has no place for its environment. Every program gets one at the end of its
+ * execve(2), an empty one too; until then its memory is new and holds none.
+ */
+export function isWithoutEnvironment(pid: number): boolean {
+  const fields = statOf(pid);
+  if (fields === null || (Number(fields[FIELD.flags]) & KERNEL_THREAD) !== 0) return false;
+  return fields[FIELD.environmentEnd] === "0";
 }
 
 /** Processes and threads. */

@@ -20,6 +20,8 @@ const TIMEOUT_MS = 300_000;
 const IDLE_SOCKETS = Number(process.env["CPRG_IDLE_SOCKETS"] ?? 500);
 /** Sockets that are opened at a time. */
 const OPENED_AT_ONCE = 50;
+/** Heads that may be cut off before one is answered. */
+const HEAD_TRIES = 20;
 /** STREAMS_TENANT_MAX. */
 const STREAMS_TENANT_MAX = 250;
 
@@ -46,6 +48,8 @@ function bystander(server: Serving) {
       answers.push(response.status);
     } while (!stopped.signal.aborted);
   })();
+  // An attack that fails ends the server under it: the attack's own error is the one to read.
+  asked.catch(() => undefined);
   return {
     /** Ends it; every request was answered with 200. */
     check: async () => {
@@ -120,6 +124,23 @@ async function drained({ socket, closed, status }: RawClient): Promise<void> {
   await Promise.race([took, closed, status.then(() => undefined)]);
 }
 
+/**
+ * A head that is too large is refused with 431. The server does not read the rest of it, so the
+ * kernel may reset the connection before the client has read why (RFC 9112 section 9.6).
+ */
+async function refusedHead(
+  server: Serving,
+  headers: Readonly<Record<string, string>>,
+): Promise<void> {
+  let status: number | null = null;
+  for (let tries = 0; tries < HEAD_TRIES && status === null; tries += 1) {
+    using client = post(server, { ...headers, "Content-Length": 2 });
+    client.send("{}");
+    status = await client.status;
+  }
+  expect(status).toBe(431);
+}
+
 test(
   "deep JSON is 400, 300 headers and long ones are refused",
   async () => {
@@ -135,9 +156,7 @@ test(
       }
       const many = Object.fromEntries(Array.from({ length: 300 }, (_, n) => [`X-${n}`, "1"]));
       for (const headers of [many, { "X-Long": "x".repeat(100_000) }]) {
-        using client = post(server, { ...headers, "Content-Length": 2 });
-        client.send("{}");
-        expect(await client.status).toBe(431);
+        await refusedHead(server, headers);
       }
     });
   },
