@@ -16,7 +16,7 @@ export function nr(name: SyscallName): number {
 }
 
 /**
- * `host` is the line of JSON that comes first on standard input. `released` waits for its end.
+ * `host` is the line of JSON that comes first on standard input: run-attack.ts writes it. `released` waits for its end.
  * `call` makes a system call past every library and returns its result or -errno: libc is taken
  * from inside the sandbox, by the names that glibc and musl give it.
  */

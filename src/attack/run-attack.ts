@@ -30,6 +30,8 @@ const SMALL_JIT = { BUN_JSC_jitMemoryReservationSize: String(64 * 1024 * 1024) }
 export interface AttackRun {
   readonly stage: Stage;
   readonly attack: Attack;
+  /** What {@link ATTACK_LIMITS}.wall_seconds is multiplied by; a program's own is what is tried. */
+  readonly patience: number;
   /** Ends what runs. */
   readonly signal: AbortSignal;
 }
@@ -44,9 +46,9 @@ export async function runAttack(run: AttackRun): Promise<Verdict> {
 }
 
 async function stageAttack(run: AttackRun): Promise<Verdict> {
-  const { stage, attack } = run;
+  const { attack } = run;
   const before = new Set(descendants(process.pid).map(key));
-  const neighbour = attack.hasNeighbour === true ? await startNeighbour(stage) : null;
+  const neighbour = attack.hasNeighbour === true ? await startNeighbour(run) : null;
   const beside = new Set([...before, ...(neighbour?.processes ?? []).map(key)]);
   try {
     const { seen, survivors } = await playProgram(run, {
@@ -80,13 +82,13 @@ interface Surroundings {
 async function playProgram(run: AttackRun, around: Surroundings): Promise<Played> {
   const { stage, attack } = run;
   const { program, after } = attack;
-  const limits = limitsOf(program);
+  const limits = limitsOf(program, run.patience);
   const own = (): readonly HostProcess[] => descendants(process.pid).filter(around.isOurs);
   const lease = await stage.engine.open(await stage.engine.reserve(limits));
   let survivors: readonly HostProcess[] = [];
   try {
     const exec = await startProgram(stage, lease, program);
-    const talk = new Conversation(exec, { hostLine: hostLine(stage) });
+    const talk = new Conversation(exec, { hostLine: hostLine(stage, around.neighbours) });
     // Looked at in the turn in which the end is known: nothing may need a moment longer.
     const ending = exec.outcome.then((outcome) => {
       survivors = own().filter(({ parent }) => parent !== process.pid);
@@ -107,7 +109,7 @@ async function playProgram(run: AttackRun, around: Surroundings): Promise<Played
       after?.where === "same" ? await playAfter(stage, lease, after.program) : undefined;
     await lease.release();
     survivors = [...survivors, ...own(), ...known.filter(isAlive)];
-    const newAfter = after?.where === "new" ? await playAfterInNew(stage, after.program) : "";
+    const newAfter = after?.where === "new" ? await playAfterInNew(run, after.program) : "";
     return {
       survivors,
       seen: {
@@ -129,8 +131,9 @@ async function playProgram(run: AttackRun, around: Surroundings): Promise<Played
   }
 }
 
-function limitsOf(program: HostileProgram): Limits {
-  return { ...ATTACK_LIMITS, ...program.limits };
+function limitsOf({ limits }: Pick<HostileProgram, "limits">, patience: number): Limits {
+  const wall_seconds = ATTACK_LIMITS.wall_seconds * patience;
+  return { ...ATTACK_LIMITS, wall_seconds, ...limits };
 }
 
 interface WatchParts {
@@ -167,11 +170,18 @@ function endedEarly({ reason }: Outcome, stderr: string): string {
   return `the program ended by ${reason} before the host could look ${complaint}`;
 }
 
-/** The token is written backwards: a program that searches for it must not find its own input. */
-function hostLine({ token, canaries, listeners }: Stage): string {
+/**
+ * What a program is told to reach for. The token is written backwards: a program that searches for it
+ * must not find its own input. Neighbours are numbered as on the host.
+ */
+function hostLine(
+  { token, canaries, listeners }: Stage,
+  neighbours: readonly HostProcess[] = [],
+): string {
   const { port, path, abstractName } = listeners;
   const nekot = [...token].reverse().join("");
-  return JSON.stringify({ nekot, canaries, port, path, abstractName });
+  const pids = neighbours.map(({ pid }) => pid);
+  return JSON.stringify({ nekot, canaries, port, path, abstractName, neighbours: pids });
 }
 
 async function startProgram(
@@ -208,8 +218,11 @@ async function playAfter(stage: Stage, lease: ExecLease, program: HostileProgram
   return talk.stdout;
 }
 
-async function playAfterInNew(stage: Stage, program: HostileProgram): Promise<string> {
-  const lease = await stage.engine.open(await stage.engine.reserve(limitsOf(program)));
+async function playAfterInNew(
+  { stage, patience }: AttackRun,
+  program: HostileProgram,
+): Promise<string> {
+  const lease = await stage.engine.open(await stage.engine.reserve(limitsOf(program, patience)));
   try {
     return await playAfter(stage, lease, program);
   } finally {
@@ -218,9 +231,9 @@ async function playAfterInNew(stage: Stage, program: HostileProgram): Promise<st
 }
 
 /** A second sandbox, whose program waits for input that never comes. */
-async function startNeighbour(stage: Stage) {
+async function startNeighbour({ stage, patience }: AttackRun) {
   const before = new Set(descendants(process.pid).map(key));
-  const lease = await stage.engine.open(await stage.engine.reserve(ATTACK_LIMITS));
+  const lease = await stage.engine.open(await stage.engine.reserve(limitsOf({}, patience)));
   try {
     const variables = sandboxVariables();
     const args = ["-c", "echo READY; read line"];

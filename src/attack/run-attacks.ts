@@ -2,11 +2,11 @@
 
 import type { LocalEngine } from "../sandbox/engine-contract.ts";
 import { ATTACK_LAYERS, type Attack, type AttackLayer, type Verdict } from "./attack.ts";
-import { runAttack } from "./run-attack.ts";
-import { openStage, type Stage } from "./stage.ts";
+import { type AttackRun, runAttack } from "./run-attack.ts";
+import { openStage } from "./stage.ts";
 
-/** Longest that one attack may take before what runs is ended. */
-export const ATTACK_TIMEOUT_MS = 40_000;
+/** Longest that one attack may take before what runs is ended; multiplied by the patience. */
+const ATTACK_TIMEOUT_MS = 40_000;
 /** Longest that its end may take after that. */
 const END_TIMEOUT_MS = 15_000;
 
@@ -29,6 +29,8 @@ export interface AttackResult {
 export interface AttackOptions {
   readonly engine: LocalEngine;
   readonly attacks: readonly Attack[];
+  /** What time limits are multiplied by on a machine that is slow, such as an emulated one; 1 if left out. */
+  readonly patience?: number;
   /** Stops after the attack under way, which is cut short. */
   readonly signal?: AbortSignal;
   /** Called with each result as it is there. */
@@ -41,7 +43,7 @@ export interface AttackOptions {
  * @throws CprgError when no sandbox can be opened, or the executable cannot run inside one
  */
 export async function runAttacks(options: AttackOptions): Promise<readonly AttackResult[]> {
-  const { engine, attacks, signal, onResult } = options;
+  const { engine, attacks, signal, onResult, patience = 1 } = options;
   const results: AttackResult[] = [];
   const isStopped = (): boolean => signal?.aborted === true;
   const keep = async (result: AttackResult): Promise<void> => {
@@ -57,7 +59,7 @@ export async function runAttacks(options: AttackOptions): Promise<readonly Attac
   try {
     for (const attack of attacks) {
       if (isStopped()) break;
-      const result = await tryAttack(stage, attack, signal);
+      const result = await tryAttack({ stage, attack, patience }, signal);
       // One that was cut short shows nothing.
       if (isStopped()) break;
       await keep(result);
@@ -68,43 +70,39 @@ export async function runAttacks(options: AttackOptions): Promise<readonly Attac
   return results;
 }
 
-async function tryAttack(
-  stage: Stage,
-  attack: Attack,
-  signal: AbortSignal | undefined,
-): Promise<AttackResult> {
+/** What of a run is known before it has a time. */
+type Planned = Omit<AttackRun, "signal">;
+
+async function tryAttack(planned: Planned, signal: AbortSignal | undefined): Promise<AttackResult> {
+  const { stage, attack } = planned;
   const { layers, missing: without } = stage.engine;
   const absent = attack.needs.filter(
     (name) => layers[name] === false || layers[name] === undefined || without.includes(name),
   );
   if (absent.length > 0) return missing(attack, `not in force here: ${absent.join(", ")}`);
   const startedMs = performance.now();
-  const { held, seen } = await withinBounds(stage, attack, signal);
+  const { held, seen } = await withinBounds(planned, signal);
   const durationMs = Math.round(performance.now() - startedMs);
   return { ...named(attack), state: held ? "pass" : "fail", seen, durationMs };
 }
 
-async function withinBounds(
-  stage: Stage,
-  attack: Attack,
-  signal: AbortSignal | undefined,
-): Promise<Verdict> {
-  const timeout = AbortSignal.timeout(ATTACK_TIMEOUT_MS);
+async function withinBounds(planned: Planned, signal: AbortSignal | undefined): Promise<Verdict> {
+  const timeoutMs = ATTACK_TIMEOUT_MS * planned.patience;
+  const timeout = AbortSignal.timeout(timeoutMs);
   const running = runAttack({
-    stage,
-    attack,
+    ...planned,
     signal: signal === undefined ? timeout : AbortSignal.any([timeout, signal]),
   });
   let timer: ReturnType<typeof setTimeout> | undefined;
   const never = new Promise<Verdict>((resolve) => {
     timer = setTimeout(
       () => resolve({ held: false, seen: "it did not end, and could not be ended" }),
-      ATTACK_TIMEOUT_MS + END_TIMEOUT_MS,
+      timeoutMs + END_TIMEOUT_MS * planned.patience,
     );
   });
   try {
     const verdict = await Promise.race([running, never]);
-    if (timeout.aborted) return { held: false, seen: `not over after ${ATTACK_TIMEOUT_MS} ms` };
+    if (timeout.aborted) return { held: false, seen: `not over after ${timeoutMs} ms` };
     return verdict;
   } finally {
     clearTimeout(timer);

@@ -10,6 +10,7 @@ import type { ExecLease } from "../../src/provider/contract.ts";
 import type { EngineOptions, LocalEngine } from "../../src/sandbox/engine.ts";
 import { parseSeccompPolicy } from "../../src/sandbox/seccomp/policy.ts";
 import { requireHost } from "../helpers/host.ts";
+import { SLOWNESS } from "./pace.ts";
 import { makeDirs, openTestEngine, useEngine } from "./test-engine.ts";
 
 const host = requireHost({ sandbox: true });
@@ -17,7 +18,7 @@ const host = requireHost({ sandbox: true });
 async function attack(engine: LocalEngine, ...ids: string[]): Promise<readonly AttackResult[]> {
   const attacks = ATTACKS.filter(({ id }) => ids.includes(id));
   expect(attacks.map(({ id }) => id).sort()).toEqual([...ids].sort());
-  return await runAttacks({ engine, attacks });
+  return await runAttacks({ engine, attacks, patience: SLOWNESS });
 }
 
 /** What an attack comes to where all hold that are in force: one on another layer is not tried. */

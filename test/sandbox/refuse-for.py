@@ -2,8 +2,9 @@
 
     refuse-for.py FILTER server|first|later PROGRAM [ARGUMENT...]
 
-server is the program; first is process 1 of a pid namespace beneath, from its clone on; later is any
-other process in there. FILTER is a file of struct sock_filter whose trapped calls notify (seccomp_unotify(2)).
+server is the program, and only where it writes to a pipe: its files, those of cgroup v2 among them, are
+left alone. first is process 1 of a pid namespace beneath, from its clone on; later is any other process in
+there. FILTER is a file of struct sock_filter whose trapped calls notify (seccomp_unotify(2)).
 """
 
 import ctypes
@@ -23,6 +24,8 @@ SYS_PIDFD_GETFD = 438
 # _IOWR('!', 0, struct seccomp_notif), _IOWR('!', 1, struct seccomp_notif_resp)
 RECEIVE, SEND = 0xC0502100, 0xC0182101
 NOTIFICATION_BYTES = 80
+# Where struct seccomp_notif has the first argument of the call.
+FIRST_ARGUMENT = 32
 CONTINUE = 1
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -63,13 +66,18 @@ def kind_of(pid):
     return "first" if ids[-1] == "1" else "later"
 
 
+def is_pipe(pid, descriptor):
+    return os.readlink(f"/proc/{pid}/fd/{descriptor}").startswith("pipe:")
+
+
 def answer(listener, kind):
     """Answers one notification; a process that is killed meanwhile needs none."""
     notification = bytearray(NOTIFICATION_BYTES)
     try:
         fcntl.ioctl(listener, RECEIVE, notification)
         cookie, pid = struct.unpack_from("=QI", notification)
-        is_refused = kind_of(pid) == kind
+        (descriptor,) = struct.unpack_from("=Q", notification, FIRST_ARGUMENT)
+        is_refused = kind_of(pid) == kind and (kind != "server" or is_pipe(pid, descriptor))
         error, flags = (-errno.EPERM, 0) if is_refused else (0, CONTINUE)
         fcntl.ioctl(listener, SEND, bytearray(struct.pack("=QqiI", cookie, 0, error, flags)))
     except (FileNotFoundError, ProcessLookupError):
