@@ -133,7 +133,7 @@ exit();
     needs: ["cgroup"],
     title: "fork without end (a fork bomb)",
     program: shell("echo READY; bomb() { bomb | bomb & }; bomb; while :; do :; done", {
-      limits: { pids: PIDS, wall_seconds: 4 },
+      limits: { pids: PIDS },
       ending: "cancel",
     }),
     watch: async ({ init }) => {

@@ -30,7 +30,7 @@ const SMALL_JIT = { BUN_JSC_jitMemoryReservationSize: String(64 * 1024 * 1024) }
 export interface AttackRun {
   readonly stage: Stage;
   readonly attack: Attack;
-  /** What {@link ATTACK_LIMITS}.wall_seconds is multiplied by; a program's own is what is tried. */
+  /** What the wall_seconds of programs are multiplied by. */
   readonly patience: number;
   /** Ends what runs. */
   readonly signal: AbortSignal;
@@ -132,8 +132,8 @@ async function playProgram(run: AttackRun, around: Surroundings): Promise<Played
 }
 
 function limitsOf({ limits }: Pick<HostileProgram, "limits">, patience: number): Limits {
-  const wall_seconds = ATTACK_LIMITS.wall_seconds * patience;
-  return { ...ATTACK_LIMITS, wall_seconds, ...limits };
+  const wanted = { ...ATTACK_LIMITS, ...limits };
+  return { ...wanted, wall_seconds: wanted.wall_seconds * patience };
 }
 
 interface WatchParts {

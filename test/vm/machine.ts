@@ -111,6 +111,8 @@ function qemuOptions(
     "mitigations=off",
     // A host that is busy lets the timer look broken while the kernel starts.
     "no_timer_check",
+    // Namespaces come and go all the time, and each waits for both CPUs, which are seldom both there.
+    "rcupdate.rcu_expedited=1",
     `ground.cgroup=${ground.cgroup} ground.user=${ground.user} ground.files=${files}`,
   ];
   const disk = (path: string, mode: string): string[] => [

@@ -1,7 +1,9 @@
 // Runs the sandbox suite on the machine it is on, one process for each file, and says of each test how
 // it ended as soon as its file has. A file that hangs is killed and named; the others still run.
 //
-//   bun test/vm/guest/suite.ts --user root|user --report FILE [--files name,name]
+//   bun test/vm/guest/suite.ts --user root|user --report FILE [--files name,name] [--slowness N]
+//
+// N is the least that time limits are multiplied by, whatever is measured.
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -50,6 +52,7 @@ const { values } = parseArgs({
     user: { type: "string", default: "root" },
     report: { type: "string", default: "/dev/stdout" },
     files: { type: "string", default: "" },
+    slowness: { type: "string", default: "1" },
   },
 });
 const isUser = values.user === "user";
@@ -96,7 +99,7 @@ function measureSlowness(): number {
     return performance.now() - startedMs;
   }).sort((left, right) => left - right);
   const factor = Math.ceil((starts[2] ?? 0) / REFERENCE_START_MS);
-  return Math.min(SLOWNESS_MOST, Math.max(1, factor));
+  return Math.min(SLOWNESS_MOST, Math.max(Number(values.slowness), factor));
 }
 
 function cgroupType(): string {
