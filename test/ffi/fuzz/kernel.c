@@ -58,12 +58,12 @@ void fake_check_fd(long fd) {
 }
 
 static long fake_close(long fd) {
-    /* Blind closing is a way around a missing close_range; else each is closed once. */
+    /* Blind closing is a way around a close_range that failed; else each is closed once. */
     if (fd >= 0 && fd < FAKE_FDS_MAX && fake.open[fd]) {
         fake.open[fd] = false;
         return 0;
     }
-    FAKE_CHECK((fake.header[FAKE_MISSING] & FAKE_NO_CLOSE_RANGE) != 0);
+    FAKE_CHECK(fake.no_close_range);
     return -K_EBADF;
 }
 
@@ -247,6 +247,7 @@ long sys_call(enum sys_number number, long a, long b, long c, long d, long e, lo
     int fault = fake_fault(number);
     (void)f;
     if (fault != 0) {
+        fake.no_close_range |= number == NR_close_range;
         return -fault;
     }
     switch ((int)number) {

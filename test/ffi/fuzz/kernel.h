@@ -52,6 +52,7 @@ struct fake_kernel {
     uint32_t commits;    /* renames of a stage to its place */
     const char *top;     /* what they must lie below */
     const char *scratch; /* the one path of the host that is mounted on */
+    bool no_close_range; /* it was called, and failed */
     bool single_names;   /* relative paths must be single names */
 };
 extern struct fake_kernel fake;
