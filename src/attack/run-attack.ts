@@ -30,7 +30,7 @@ const SMALL_JIT = { BUN_JSC_jitMemoryReservationSize: String(64 * 1024 * 1024) }
 export interface AttackRun {
   readonly stage: Stage;
   readonly attack: Attack;
-  /** What the wall_seconds of programs are multiplied by. */
+  /** What programs' wall_seconds are multiplied by, and cpu_seconds where none are asked for. */
   readonly patience: number;
   /** Ends what runs. */
   readonly signal: AbortSignal;
@@ -132,7 +132,8 @@ async function playProgram(run: AttackRun, around: Surroundings): Promise<Played
 }
 
 function limitsOf({ limits }: Pick<HostileProgram, "limits">, patience: number): Limits {
-  const wanted = { ...ATTACK_LIMITS, ...limits };
+  const cpu_seconds = ATTACK_LIMITS.cpu_seconds * patience;
+  const wanted = { ...ATTACK_LIMITS, cpu_seconds, ...limits };
   return { ...wanted, wall_seconds: wanted.wall_seconds * patience };
 }
 
