@@ -46,6 +46,7 @@ export async function runMachine(
     readonly disks: Disks;
     readonly folder: string;
     readonly files: string;
+    readonly tests: string;
     onLine(line: ReportLine): void;
   },
 ): Promise<Ended> {
@@ -100,8 +101,14 @@ function qemuOptions(
   {
     disks,
     files,
+    tests,
     reportPath,
-  }: { readonly disks: Disks; readonly files: string; readonly reportPath: string },
+  }: {
+    readonly disks: Disks;
+    readonly files: string;
+    readonly tests: string;
+    readonly reportPath: string;
+  },
 ): string[] {
   const { options, console } = QEMU[ground.arch];
   const append = [
@@ -114,6 +121,8 @@ function qemuOptions(
     // Namespaces come and go all the time, and each waits for both CPUs, which are seldom both there.
     "rcupdate.rcu_expedited=1",
     `ground.cgroup=${ground.cgroup} ground.user=${ground.user} ground.files=${files}`,
+    // One word of the command line, whatever is in it.
+    `ground.tests=${encodeURIComponent(tests)}`,
   ];
   const disk = (path: string, mode: string): string[] => [
     "-drive",

@@ -4,6 +4,7 @@
 //   bun test/vm/run.ts                            the grounds of DEFAULT_GROUNDS
 //   bun test/vm/run.ts v1-root here-root          these grounds
 //   bun test/vm/run.ts v2-root --files oom,cgroup these files only; keeps no result
+//   bun test/vm/run.ts v2-root --files attack --tests identity  of these the tests that match
 //
 // The last line on stdout is always `N passed, N failed, N skipped`.
 
@@ -25,7 +26,7 @@ const LATEST = join(import.meta.dir, "results/latest.json");
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { files: { type: "string", default: "" } },
+  options: { files: { type: "string", default: "" }, tests: { type: "string", default: "" } },
 });
 
 // A machine that runs is killed when this process exits (machine.ts).
@@ -45,7 +46,7 @@ async function main(): Promise<number> {
     const verdict = judge(ground, ended, verdicts);
     print(verdict, ended);
     verdicts.push(verdict);
-    if (values.files === "") keep(verdicts);
+    if (values.files === "" && values.tests === "") keep(verdicts);
   }
   console.log("\n== summary ==");
   for (const verdict of verdicts) console.log(summaryOf(verdict));
@@ -62,7 +63,9 @@ function boot(ground: Ground): Promise<Ended> {
   const packages = fetchPackages(ground.arch, CACHE);
   const built = builtFor(ground.arch);
   const disks = buildDisks(ground.arch, { packages, built, cache: CACHE });
-  return runMachine(ground, { disks, folder: CACHE, files: filesOf(ground), onLine: progress });
+  const { tests } = values;
+  const files = filesOf(ground);
+  return runMachine(ground, { disks, folder: CACHE, files, tests, onLine: progress });
 }
 
 /** Names between commas; empty: all. */
@@ -90,7 +93,10 @@ async function runHere(ground: Ground): Promise<Ended> {
   const script = join(import.meta.dir, "guest/suite.ts");
   const child = spawn(
     process.execPath,
-    [script, "--user", ground.user, "--report", reportPath, "--files", filesOf(ground)],
+    [
+      ...[script, "--user", ground.user, "--report", reportPath, "--files", filesOf(ground)],
+      ...["--tests", encodeURIComponent(values.tests)],
+    ],
     { stdio: ["ignore", "inherit", "inherit"] },
   );
   const [code] = (await once(child, "exit")) as [number | null];

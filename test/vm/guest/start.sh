@@ -1,6 +1,6 @@
 #!/bin/sh
 # Process 1 of a virtual machine: mounts what a host has, control groups as the ground wants them,
-# and runs the suite. `ground.cgroup`, `ground.user` and `ground.files` are on the kernel's command line.
+# and runs the suite. What is wanted is on the kernel's command line, as `ground.NAME`.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -19,6 +19,7 @@ for word in $(cat /proc/cmdline); do
     ground.cgroup=*) cgroup=${word#*=} ;;
     ground.user=*) user=${word#*=} ;;
     ground.files=*) files=${word#*=} ;;
+    ground.tests=*) tests=${word#*=} ;;
   esac
 done
 if [ "$cgroup" = v1 ]; then
@@ -34,6 +35,7 @@ else
 fi
 cd /opt/cprg
 # The host may be busier later on than when the suite measures how slow it is.
-bin/bun test/vm/guest/suite.ts --user "$user" --files "$files" --report /dev/vport0p1 --slowness 8
+bin/bun test/vm/guest/suite.ts --user "$user" --files "$files" --tests "$tests" \
+  --report /dev/vport0p1 --slowness 8
 sync
 busybox poweroff -f

@@ -1,9 +1,11 @@
 // Runs the sandbox suite on the machine it is on, one process for each file, and says of each test how
 // it ended as soon as its file has. A file that hangs is killed and named; the others still run.
 //
-//   bun test/vm/guest/suite.ts --user root|user --report FILE [--files name,name] [--slowness N]
+//   bun test/vm/guest/suite.ts --user root|user --report FILE [--files name,name] [--tests PATTERN]
+//                              [--slowness N]
 //
-// N is the least that time limits are multiplied by, whatever is measured.
+// PATTERN is what `bun test -t` takes, percent-encoded. N is the least that time limits are multiplied
+// by, whatever is measured.
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -52,6 +54,7 @@ const { values } = parseArgs({
     user: { type: "string", default: "root" },
     report: { type: "string", default: "/dev/stdout" },
     files: { type: "string", default: "" },
+    tests: { type: "string", default: "" },
     slowness: { type: "string", default: "1" },
   },
 });
@@ -148,7 +151,8 @@ async function runFile(file: string): Promise<Extract<ReportLine, { type: "file"
   const xml = join(scratch, `${file.replaceAll("/", "-")}.xml`);
   const group = groupForFile();
   const { code, isTimeout } = await runBunTest(file, xml, group);
-  const tests = existsSync(xml) ? parseJunit(readFileSync(xml, "utf8")) : null;
+  const all = existsSync(xml) ? parseJunit(readFileSync(xml, "utf8")) : null;
+  const tests = all?.filter(isWanted) ?? null;
   return {
     type: "file",
     file,
@@ -156,6 +160,11 @@ async function runFile(file: string): Promise<Extract<ReportLine, { type: "file"
     tests: tests ?? [],
     problem: problemOf({ code, isTimeout, tests }) ?? (group === null ? null : takeBack(group)),
   };
+}
+
+/** What is not asked for is in the report as skipped, without a need (test/helpers/host.ts). */
+function isWanted({ id, status }: TestReport): boolean {
+  return values.tests === "" || status !== "skipped" || id.includes(" [needs ");
 }
 
 /** The executable itself on this ground: it says what the ground has, and runs a program. */
@@ -199,6 +208,7 @@ async function runBunTest(file: string, xml: string, group: string | null) {
   const own = [
     ...[process.execPath, "test", `./${file}`, `--timeout=${TEST_TIMEOUT_MS * slowness}`],
     ...["--reporter=junit", `--reporter-outfile=${xml}`],
+    ...(values.tests === "" ? [] : ["-t", decodeURIComponent(values.tests)]),
   ];
   const command = isUser ? asUser(own, group) : own;
   const child = spawn(command[0] ?? "", command.slice(1), {
