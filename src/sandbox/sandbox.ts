@@ -80,8 +80,9 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       // Ids of a process that cannot be killed must never be another sandbox's.
       if (isGone) ids.release();
     });
-    const groups = host.groups.createSandbox(options.name, options.limits);
+    const groups = await host.groups.createSandbox(options.name, options.limits);
     undo.defer(() => groups.remove());
+    options.signal?.throwIfAborted();
     await ownTurn();
     const started = launch(host, ids, groups);
     isGone = false;

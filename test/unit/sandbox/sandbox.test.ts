@@ -23,7 +23,7 @@ function refusingHost(remove: () => Promise<void>) {
       },
     },
     ids: { take: () => ({ init: 1, program: 2, release: () => (seen.released += 1) }) },
-    groups: { createSandbox: () => ({ remove, launched: () => undefined }) },
+    groups: { createSandbox: async () => ({ remove, launched: () => undefined }) },
     idMap: MAP.parent,
   } as unknown as SandboxHost;
   return { host, seen };
@@ -99,7 +99,7 @@ function unreapableHost(directory: string): SandboxHost {
     },
     ids: { take: () => ({ init: 1, program: 2, release: () => undefined }) },
     groups: {
-      createSandbox: () => ({
+      createSandbox: async () => ({
         launchDirFd: -1,
         launchFds: [],
         launched: () => undefined,
