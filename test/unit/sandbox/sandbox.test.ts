@@ -80,15 +80,17 @@ describe("a sandbox whose process 1 cannot be reaped", () => {
 /** A host whose process 1 says that it is ready, and ends. */
 function unreapableHost(directory: string): SandboxHost {
   const file = join(directory, "reports");
-  const ready = new Uint8Array(SIZES.report);
-  new DataView(ready.buffer).setUint32(0, REPORT.ready, true);
-  writeFileSync(file, ready);
+  const reports = new Uint8Array(2 * SIZES.report);
+  const view = new DataView(reports.buffer);
+  view.setUint32(0, REPORT.ready, true);
+  view.setUint32(SIZES.report, REPORT.launched, true);
+  writeFileSync(file, reports);
   const open = (path = "/dev/null"): number => openSync(path, "r");
   return {
     native: {
       socketpair: () => [open(), open()],
       pipe: () => [open(file), open()],
-      launch: () => ({ pid: 0, pidfd: open(), arena: 0n }),
+      launch: () => ({ take: () => ({ pid: 0, pidfd: open(), arena: 0n }) }),
       launchEnd: () => undefined,
       send: () => true,
       receiveFds: () => [open()],
