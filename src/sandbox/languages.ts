@@ -28,8 +28,8 @@ export interface LocalLanguage {
   command(args: readonly string[]): readonly string[];
 }
 
-/** Longest that an interpreter may take to say its version: node has needed ten seconds on a busy host. */
-const VERSION_TIMEOUT_MS = 30_000;
+/** Longest that an interpreter may take to say its version: node has needed twenty seconds on a busy host. */
+const VERSION_TIMEOUT_MS = 60_000;
 
 /** What is known of a language before a host is looked at. */
 interface LanguageKind {
