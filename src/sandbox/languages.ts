@@ -28,7 +28,7 @@ export interface LocalLanguage {
   command(args: readonly string[]): readonly string[];
 }
 
-/** Longest that an interpreter may take to say its version: node has needed twenty seconds on a busy host. */
+/** Longest that an interpreter may take to say its version: more than ten seconds on a busy, slow host. */
 const VERSION_TIMEOUT_MS = 60_000;
 
 /** What is known of a language before a host is looked at. */
