@@ -19,11 +19,15 @@ echo pipes
 
 set -m
 sleep 300 &
+one=$!
 sleep 300 | cat &
+two=$!
 jobs -p | wc -l
 {
   kill %1 %2
-  wait %1 %2 || [ $? -gt 128 ]
+  # By their pids: a job that bash has told of is no job any more.
+  wait "$one" || [ $? -gt 128 ]
+  wait "$two" || [ $? -gt 128 ]
   (trap 'echo term; exit 7' TERM; : >ready; while :; do :; done) &
   until [ -e ready ]; do sleep 0.01; done
   kill %%
