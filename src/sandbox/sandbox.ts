@@ -9,11 +9,12 @@ import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { childSignal } from "./child-signal.ts";
+import { descriptorError } from "./descriptor-error.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import { pinMounts } from "./mount-pin.ts";
-import { type Death, type Launched, type Native, NativeError } from "./native.ts";
+import type { Death, Launched, Native } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
@@ -172,17 +173,11 @@ function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Proc
     return new Process1(native, { launched, programId }, { control, report });
   } catch (error) {
     for (const fd of ours) closeSync(fd);
-    throw error instanceof NativeError ? unconnected(error) : error;
+    throw descriptorError(error, "start a sandbox");
   } finally {
     for (const fd of theirs) closeSync(fd);
     groups.launched();
   }
-}
-
-/** The socket or the pipe to process 1 could not be made. */
-function unconnected({ call, errno }: NativeError): CprgError {
-  const failure = { step: DESCRIPTORS_STEP, index: 0, errno };
-  return stepError(failure, { op: "start a sandbox", subject: call });
 }
 
 /** Notes both ends of a new connection, for whoever closes them. */
@@ -344,5 +339,4 @@ class Process1 {
   }
 }
 
-const DESCRIPTORS_STEP = 19;
 const MOUNT_STEP = 37;

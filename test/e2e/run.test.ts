@@ -160,6 +160,16 @@ test("a standard output that was closed from the start ends like one that is clo
   expect(await call(["run", "-c", "pass"], { ...home, shell })).toMatchObject({ code: 0 });
 });
 
+test("run works where the working directory was removed, and names what is missing there", async () => {
+  using home = makeHome();
+  const script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"';
+  const options = { ...home, cwd: home.path, shell: ["/bin/sh", "-c", script] };
+  expect(await call(["run", "-c", "print(6*7)"], options)).toMatchObject({ code: 0, out: "42\n" });
+  const missing = await call(["run", "script.py"], options);
+  expect(missing).toMatchObject({ code: 2, out: "" });
+  expect(missing.err).toContain('Cannot read "script.py": no such file');
+});
+
 test("run --json prints the result and no output beside it", async () => {
   using home = makeHome();
   const program = "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)";
