@@ -95,13 +95,18 @@ export const STEPS: Readonly<Record<number, Step>> = {
 /** The first step of what process 1 does for programs and transfers, with descriptors of its own. */
 const INSIDE_STEP = 64;
 /** Of the server's own steps: what these say is the same whichever of them fails. */
-const DESCRIPTOR_FIXES: Readonly<Record<string, string>> = {
+const SHORTAGE_FIXES: Readonly<Record<string, string>> = {
   EMFILE: "The server has too many connections and files open: raise its limit (ulimit -n)",
   ENFILE: "The host has too many files open: raise fs.file-max",
+  EAGAIN: FORK_FIX,
+  ENOMEM: BUSY_FIX,
 };
 
+/** Of two names for one, the usual comes first: EAGAIN, EWOULDBLOCK. */
 const ERRNO_NAMES = new Map<number, string>(
-  Object.entries(constants.errno).map(([name, value]) => [value, name]),
+  Object.entries(constants.errno)
+    .toReversed()
+    .map(([name, value]) => [value, name]),
 );
 
 /** `ENOENT` for 2; `errno 4095` for what has no name. */
@@ -155,8 +160,8 @@ export interface StepErrorOptions {
 }
 
 /**
- * The error of a failed step: names the step, the errno and the fix. Short of descriptors it is
- * `unavailable`, else `failed_precondition` unless the options say otherwise.
+ * The error of a failed step: names the step, the errno and the fix. Where the host is short of
+ * something it is `unavailable`, else `failed_precondition` unless the options say otherwise.
  */
 export function stepError(failure: StepFailure, options: StepErrorOptions): CprgError {
   const step = STEPS[failure.step] ?? { name: `step ${failure.step}`, fix: BUG_FIX };
@@ -166,7 +171,7 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     errno: failure.errno,
     errnoName: errnoName(failure.errno),
   };
-  const shortage = failure.step < INSIDE_STEP ? DESCRIPTOR_FIXES[setup.errnoName] : undefined;
+  const shortage = failure.step < INSIDE_STEP ? SHORTAGE_FIXES[setup.errnoName] : undefined;
   const code = shortage === undefined ? "failed_precondition" : "unavailable";
   const what = options.subject === undefined ? step.name : `${step.name} "${options.subject}"`;
   return new CprgError(options.code ?? code, `Cannot ${options.op}: ${what}: ${setup.errnoName}`, {

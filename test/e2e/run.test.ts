@@ -1,7 +1,7 @@
 // `cprg run` of the compiled binary in real sandboxes.
 
 import { expect } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { call, cprgPath, makeHome, readText, start } from "./cprg.ts";
@@ -243,3 +243,28 @@ test("run --sandbox off says so, and runs all the same", async () => {
   const refused = await call(["run", "--sandbox", "off", "-c", "print(6*7)"], { env });
   expect(refused).toMatchObject({ code: 125, out: "" });
 });
+
+requireHost({ root: true, cgroup: "v1" }).test(
+  "run ends where the host gives it few threads, and says so",
+  async () => {
+    using home = makeHome();
+    const group = mkdtempSync("/sys/fs/cgroup/pids/cprg-e2e-");
+    using groups = new DisposableStack();
+    groups.defer(() => rmdirSync(group));
+    const enter = `echo $$ > ${group}/cgroup.procs && exec "$0" "$@"`;
+    const words = ["run", "--limit", "pids=1", "-c", "print(6*7)"];
+    const bounded = ["timeout", "-k", "1", "30", "/bin/sh", "-c"];
+    // Which thread is the one too many differs from run to run.
+    for (const most of [5, 5, 6, 6, 7, 7, 8, 9, 12]) {
+      writeFileSync(`${group}/pids.max`, `${most}`);
+      const { code, err } = await call(words, { ...home, shell: [...bounded, enter] });
+      // The runtime itself gives up where one of its own threads is missing.
+      const isSaid = /at its limit of processes|Bun v\d/.test(err);
+      expect({ most, err, isUnderstood: code !== 124 && (code === 0 || isSaid) }).toEqual({
+        most,
+        err,
+        isUnderstood: true,
+      });
+    }
+  },
+);
