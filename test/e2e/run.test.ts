@@ -216,6 +216,33 @@ os.symlink("/etc/passwd", "out/link")`;
   expect(readFileSync(join(directory, "sub/a.bin"))).toEqual(Buffer.from([0, 255]));
 });
 
+test("run refuses places that cannot be written before the program runs", async () => {
+  using home = makeHome();
+  const cases = [
+    ["--save", "/nonexistent/run.ndjson", "ENOENT"],
+    ["--save", home.path, "EISDIR"],
+    ["--out", "/proc/out", "ENOENT"],
+    ["--out", "/dev/null", "EEXIST"],
+  ] as const;
+  for (const [flag, place, why] of cases) {
+    const ended = await call(["run", flag, place, "-c", "print('ran')"], home);
+    expect(ended).toMatchObject({ code: 2, out: "" });
+    expect(ended.err).toContain(`Cannot write "${place}": ${why}`);
+  }
+});
+
+test("run names an artifact that the disk has no room for, and leaves no half of it", async () => {
+  using home = makeHome();
+  const directory = join(home.path, "results");
+  const script = `mkdir "${directory}" && mount -t tmpfs -o size=64k tmpfs "${directory}" || exit 99
+"$0" "$@"; code=$?; ls "${directory}"; exit $code`;
+  const program = "import os; os.mkdir('out'); open('out/large', 'wb').write(bytes(1 << 20))";
+  const shell = ["unshare", "--mount", "/bin/sh", "-c", script];
+  const ended = await call(["run", "--out", directory, "-c", program], { ...home, shell });
+  expect(ended).toMatchObject({ code: 1, out: "" });
+  expect(ended.err).toContain(`Cannot write "${join(directory, "large")}": ENOSPC`);
+});
+
 test("run with a server that is not there ends with 4", async () => {
   using home = makeHome();
   const ended = await call(["run", "--server", "http://127.0.0.1:1", "-c", "1"], home);
