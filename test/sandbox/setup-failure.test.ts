@@ -82,6 +82,9 @@ host.describe("a set-up that fails", () => {
       { source: "/var", target: "/opt/../etc" },
       { source: "var", target: "/opt/var" },
       { source: "/var/../proc", target: "/opt/var" },
+      { source: "/var", target: "/workspace" },
+      { source: "/var", target: "/home" },
+      { source: "/var", target: "/tmp" },
     ]) {
       expect(await failure({ binds: [bind] })).toMatchObject({
         code: "invalid_argument",
