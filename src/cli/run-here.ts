@@ -15,6 +15,7 @@ import type { Store } from "../store/contract.ts";
 import { memoryStore } from "../store/memory-store.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
+import { openDataDirectory } from "./data-directory.ts";
 import { openEngine } from "./engine.ts";
 import { engineFlagValues } from "./engine-flags.ts";
 import { EXIT } from "./exit-code.ts";
@@ -47,7 +48,10 @@ export async function runHere(request: RunRequest, { flags, terminal }: RunWishe
   const config = await loadConfig({ flags: settings, env: terminal.env, uid: terminal.uid });
   const spec = specOf(request, config);
   await reportClamped(request.limits, { ...spec.limits }, terminal);
-  if (flags.save !== undefined) await checkPlace(flags.save);
+  if (flags.save !== undefined) {
+    await checkPlace(flags.save);
+    await openDataDirectory(config.settings.dataDir);
+  }
   if (flags.out !== undefined) await makeOutDirectory(flags.out);
 
   const stop = new StopSwitch();
