@@ -14,7 +14,7 @@ import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } fr
 import {
   closeAll,
   hasGroupFile,
-  makeGroup,
+  makeGroupAside,
   makeInstanceGroup,
   openGroup,
   openGroupFile,
@@ -96,12 +96,18 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
   };
   return {
     createSandbox: (name, limits) =>
-      new V1Sandbox(native, { places: beneath(own, name), traits }, limits),
+      V1Sandbox.make(native, { places: beneath(own, name), traits }, limits),
     close: async () => {
       for (const directory of directoriesOf(own)) await removeGroup(directory);
       for (const directory of directoriesOf(parent)) removeSharedGroup(directory);
     },
   };
+}
+
+/** Where a sandbox's groups are, and on what host. */
+interface V1Ground {
+  readonly places: Places;
+  readonly traits: Traits;
 }
 
 class V1Sandbox implements SandboxGroups {
@@ -114,16 +120,24 @@ class V1Sandbox implements SandboxGroups {
   readonly launchDirFd: number = -1;
   readonly launchFds: readonly number[];
 
-  constructor(
-    native: Native,
-    { places, traits }: { readonly places: Places; readonly traits: Traits },
-    limits: GroupLimits,
-  ) {
+  /** Makes its groups; when one cannot be made, none is left. */
+  static async make(native: Native, ground: V1Ground, limits: GroupLimits): Promise<V1Sandbox> {
+    const directories = directoriesOf(ground.places);
+    const made = await Promise.allSettled(directories.map(makeGroupAside));
+    try {
+      for (const result of made) if (result.status === "rejected") throw result.reason;
+      return new V1Sandbox(native, ground, limits);
+    } catch (error) {
+      await Promise.allSettled(directories.map((directory) => removeGroup(directory)));
+      throw error;
+    }
+  }
+
+  private constructor(native: Native, { places, traits }: V1Ground, limits: GroupLimits) {
     this.#native = native;
     this.#places = places;
     this.#traits = traits;
     try {
-      for (const directory of directoriesOf(places)) makeGroup(directory);
       this.#setLimits(limits);
       if (places.unified !== null) {
         this.launchDirFd = openGroup(places.unified);
@@ -133,7 +147,6 @@ class V1Sandbox implements SandboxGroups {
       this.launchFds = [...entered].map((directory) => this.#open(directory));
     } catch (error) {
       closeAll(this.#fds);
-      void Promise.allSettled(directoriesOf(places).map((directory) => removeGroup(directory)));
       throw error;
     }
   }
@@ -164,11 +177,11 @@ class V1Sandbox implements SandboxGroups {
     this.#execs.prepare();
   }
 
-  createExec(): ExecGroup {
+  createExec(): Promise<ExecGroup> {
     return this.#execs.take();
   }
 
-  #makeExec(name: string): ExecGroup {
+  #makeExec(name: string): Promise<ExecGroup> {
     const { unified, pids, cpuacct } = this.#places;
     return unified === null
       ? pidsExec(this.#native, join(pids, name), cpuacct)
@@ -207,7 +220,7 @@ class V1Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
-    this.#execs.close();
+    await this.#execs.close();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
   }
 }

@@ -1,7 +1,7 @@
 /** What the group of one program is on either version: a directory, and what is written to join it. */
 
 import type { ExecGroup } from "./cgroup.ts";
-import { closeAll, makeGroup, readPids, removeGroup } from "./cgroup-files.ts";
+import { closeAll, makeGroupAside, readPids, removeGroup } from "./cgroup-files.ts";
 
 /** What the versions do differently. */
 export type GroupWays = Omit<ExecGroup, "fds" | "sent" | "processes" | "remove">;
@@ -12,12 +12,12 @@ export type GroupWays = Omit<ExecGroup, "fds" | "sent" | "processes" | "remove">
  * @param join sets it up and adds the descriptors by which the program joins
  * @throws what that throws; then nothing is left
  */
-export function joinedGroup(
+export async function joinedGroup(
   directory: string,
   join: (fds: number[]) => void,
   ways: GroupWays,
-): ExecGroup {
-  makeGroup(directory);
+): Promise<ExecGroup> {
+  await makeGroupAside(directory);
   const fds: number[] = [];
   const remove = (): Promise<void> => removeGroup(directory);
   try {

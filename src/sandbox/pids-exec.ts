@@ -18,9 +18,14 @@ export function cpuacctUs(directory: string | null): number {
  * @param cpuacct the sandbox's group that counts CPU time: what it has counted until now is not this
  *   exec's
  */
-export function pidsExec(native: Native, directory: string, cpuacct: string | null): ExecGroup {
-  const cpuUsAtStart = cpuacctUs(cpuacct);
+export function pidsExec(
+  native: Native,
+  directory: string,
+  cpuacct: string | null,
+): Promise<ExecGroup> {
+  let cpuUsAtStart = 0;
   const join = (fds: number[]): void => {
+    cpuUsAtStart = cpuacctUs(cpuacct);
     fds.push(openGroupFile(directory, "tasks"));
   };
   return joinedGroup(directory, join, {

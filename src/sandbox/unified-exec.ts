@@ -19,7 +19,7 @@ export function unifiedExec(
   native: Native,
   directory: string,
   { pids, hasMemory = false }: Controllers = {},
-): ExecGroup {
+): Promise<ExecGroup> {
   const join = (fds: number[]): void => {
     if (hasMemory) setLimit(directory, "memory.oom.group", "1");
     if (pids !== undefined) fds.push(openGroupFile(pids, "tasks"));
