@@ -110,7 +110,11 @@ test("openStore() keeps everything over a restart", async () => {
 
 test("openStore() opens what a death in the middle of a checkpoint left", async () => {
   using folder = new TempDir();
-  const [path, whole, cut] = [folder.join("cprg.db"), folder.join("whole.db"), folder.join("cut.db")];
+  const [path, whole, cut] = [
+    folder.join("cprg.db"),
+    folder.join("whole.db"),
+    folder.join("cut.db"),
+  ];
   const store = await openStore({ path });
   await store.events.append("exec:a", [stdout("x".repeat(60_000))]);
   const lines = await allLines(store.events, "exec:a");
