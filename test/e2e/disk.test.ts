@@ -1,9 +1,18 @@
 // A server whose disk is full or read-only: clear refusals, ends with a reason, then normal again.
 
 import { expect } from "bun:test";
-import { closeSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  truncateSync,
+  writeSync,
+} from "node:fs";
 import { requireHost } from "../helpers/host.ts";
-import { call, type Home, makeHome } from "./cprg.ts";
+import { call, type Home, makeHome, readText, start } from "./cprg.ts";
 import { type Serving, serve } from "./server.ts";
 import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
 import { until } from "./until.ts";
@@ -160,6 +169,32 @@ test("a full disk and deaths: clear refusals, and with room again every log is w
     await verify(last, { id, disk, home });
   }
   expect(await last.stop()).toBe(0);
+}, 120_000);
+
+test("a disk that was full at the first start leaves nothing in the way of the next", async () => {
+  using home = makeHome();
+  await using disk = await mountSmallDisk(home, 4);
+  for (const pages of [0, 1, 2, 3]) {
+    fill(disk);
+    truncateSync(disk.path("ballast"), statSync(disk.path("ballast")).size - pages * 4096);
+    const refused = await call(["serve", "--addr", "127.0.0.1:0"], {
+      env: home.env,
+      shell: disk.shell,
+    });
+    expect(refused).toMatchObject({ code: 1, out: "" });
+    expect(refused.err).toContain("the disk is full");
+    const odd = readdirSync(disk.path(".")).filter((name) => /\.[0-9a-f]{8}-/.test(name));
+    expect(odd).toEqual([]);
+    rmSync(disk.path("ballast"));
+  }
+  await using server = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
+  expect((await server.request("/healthz")).status).toBe(200);
+  expect(await server.stop()).toBe(0);
+  // Without a key of ours it takes the one that it made, or makes one.
+  const child = start(["serve", "--addr", "127.0.0.1:0"], { env: home.env, shell: disk.shell });
+  await readText(child.stdout).until(/listening on/);
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(0);
 }, 120_000);
 
 test("a read-only disk: the server says so and does not start; then it starts and has everything", async () => {

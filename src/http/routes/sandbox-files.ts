@@ -5,7 +5,7 @@
 
 import { posix } from "node:path";
 import { type Context, Hono } from "hono";
-import { CprgError } from "../../core/errors.ts";
+import { CprgError, invalid } from "../../core/errors.ts";
 import type { EntryPart } from "../../provider/contract.ts";
 import { readTar } from "../../sandbox/tar-reader.ts";
 import { writeTar } from "../../sandbox/tar-writer.ts";
