@@ -161,6 +161,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   const shared = { store, feed, provider: engine, signingKey, instance };
   const sandboxes = new SandboxService({
     ...shared,
+    secrets,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
     tenantMemMb: shareOf(engine.status(), settings.tenantSandboxPercent),
