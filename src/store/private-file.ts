@@ -1,7 +1,12 @@
-/** Files that their owner alone may read, such as keys: opening one, and refusing all others. */
+/**
+ * Files that their owner alone may read, such as keys: opening one, and refusing all others; and
+ * making one, which is whole before it has its name.
+ */
 
 import { constants } from "node:fs";
-import { open } from "node:fs/promises";
+import { link, open, rename, unlink } from "node:fs/promises";
+import { newId } from "../core/ids.ts";
+import { diskFull } from "./wire-error.ts";
 
 /**
  * The text of such a file; null when there is none.
@@ -22,6 +27,60 @@ export async function readPrivateFile(
   } finally {
     await file.close();
   }
+}
+
+/** A text and the mode of its file, whatever the umask. */
+interface NewFile {
+  readonly text: string;
+  readonly mode: number;
+}
+
+/**
+ * Makes a file, unless there is one. A death or a full disk in between leaves none.
+ *
+ * @returns false when there is one
+ * @throws CprgError `resource_exhausted` with reason DISK_FULL
+ */
+export async function createWhole(path: string, file: NewFile): Promise<boolean> {
+  const temporary = await writeBeside(path, file);
+  try {
+    await link(temporary, path);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "EEXIST") return false;
+    throw fullOr(error, path);
+  } finally {
+    await unlink(temporary);
+  }
+}
+
+/** Makes a file, or puts it in the place of the one that is there. @throws as {@link createWhole} */
+export async function replaceWhole(path: string, file: NewFile): Promise<void> {
+  await rename(await writeBeside(path, file), path);
+}
+
+async function writeBeside(path: string, { text, mode }: NewFile): Promise<string> {
+  const temporary = `${path}.${newId()}`;
+  try {
+    const file = await open(temporary, "wx", mode);
+    try {
+      // The mode at opening is cut by the umask.
+      await file.chmod(mode);
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    return temporary;
+  } catch (error) {
+    await unlink(temporary).catch(() => undefined);
+    throw fullOr(error, path);
+  }
+}
+
+function fullOr(error: unknown, path: string): unknown {
+  const code = codeOf(error);
+  return code === "ENOSPC" || code === "EDQUOT" ? diskFull(`"${path}"`, error) : error;
 }
 
 async function openExisting(path: string, refused: (state: string, cause: unknown) => Error) {

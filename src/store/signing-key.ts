@@ -4,18 +4,18 @@
  */
 
 import {
+  createHash,
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
   type KeyObject,
   sign,
 } from "node:crypto";
-import { link, mkdir, open, rename, unlink } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
-import { newId } from "../core/ids.ts";
-import { codeOf, readPrivateFile } from "./private-file.ts";
+import { createWhole, readPrivateFile, replaceWhole } from "./private-file.ts";
 
 /** File name of the private key, PKCS #8 in PEM. */
 export const PRIVATE_KEY_FILE = "signing-key.pem";
@@ -68,40 +68,24 @@ function readPrivate(path: string): Promise<string | null> {
   );
 }
 
-/** Complete before it has its name: link(2) fails when another process was first. */
 async function createPrivate(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync("ed25519");
   const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
-  const temporary = await writeTemporary(path, pem, 0o600);
-  try {
-    await link(temporary, path);
-    return pem;
-  } catch (error) {
-    const theirs = codeOf(error) === "EEXIST" ? await readPrivate(path) : null;
-    if (theirs === null) throw error;
-    return theirs;
-  } finally {
-    await unlink(temporary);
-  }
+  if (await createWhole(path, { text: pem, mode: 0o600 })) return pem;
+  const theirs = await readPrivate(path);
+  if (theirs === null) throw refused(path, "it went away", "Start again");
+  return theirs;
 }
 
+/** A key that another one follows stays beside it: what it sealed is verified with it. */
 async function keepPublic(path: string, pem: string): Promise<void> {
-  if ((await Bun.file(path).exists()) && (await Bun.file(path).text()) === pem) return;
-  await rename(await writeTemporary(path, pem, 0o644), path);
-}
-
-async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
-  const temporary = `${path}.${newId()}`;
-  const file = await open(temporary, "wx", mode);
-  try {
-    // The mode at opening is cut by the umask.
-    await file.chmod(mode);
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
+  const before = (await Bun.file(path).exists()) ? await Bun.file(path).text() : null;
+  if (before === pem) return;
+  if (before !== null) {
+    const name = createHash("sha256").update(before).digest("hex").slice(0, 16);
+    await replaceWhole(`${path}.${name}`, { text: before, mode: 0o644 });
   }
-  return temporary;
+  await replaceWhole(path, { text: pem, mode: 0o644 });
 }
 
 function parsePrivate(path: string, pem: string): KeyObject {
