@@ -1,7 +1,8 @@
-/** Files that their owner alone may read, such as keys: opening one, and refusing all others. */
+/** Files that their owner alone may read, such as keys: making, opening, and refusing all others. */
 
 import { constants } from "node:fs";
-import { open } from "node:fs/promises";
+import { link, open, unlink } from "node:fs/promises";
+import { newId } from "../core/ids.ts";
 
 /**
  * The text of such a file; null when there is none.
@@ -22,6 +23,45 @@ export async function readPrivateFile(
   } finally {
     await file.close();
   }
+}
+
+/**
+ * Makes such a file, complete before it has its name: link(2) fails when another process was first.
+ *
+ * @returns its text: ours, or that of whoever was first
+ * @throws as {@link readPrivateFile}
+ */
+export async function createPrivateFile(
+  path: string,
+  text: string,
+  refused: (state: string, cause?: unknown) => Error,
+): Promise<string> {
+  const temporary = await writeTemporary(path, text, 0o600);
+  try {
+    await link(temporary, path);
+    return text;
+  } catch (error) {
+    const theirs = codeOf(error) === "EEXIST" ? await readPrivateFile(path, refused) : null;
+    if (theirs === null) throw error;
+    return theirs;
+  } finally {
+    await unlink(temporary);
+  }
+}
+
+/** A file beside the one of a path, on disk with its text and its mode; its path. */
+export async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
+  const temporary = `${path}.${newId()}`;
+  const file = await open(temporary, "wx", mode);
+  try {
+    // The mode at opening is cut by the umask.
+    await file.chmod(mode);
+    await file.writeFile(text);
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+  return temporary;
 }
 
 async function openExisting(path: string, refused: (state: string, cause: unknown) => Error) {

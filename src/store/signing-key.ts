@@ -10,12 +10,11 @@ import {
   type KeyObject,
   sign,
 } from "node:crypto";
-import { link, mkdir, open, rename, unlink } from "node:fs/promises";
+import { mkdir, rename } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
-import { newId } from "../core/ids.ts";
-import { codeOf, readPrivateFile } from "./private-file.ts";
+import { createPrivateFile, readPrivateFile, writeTemporary } from "./private-file.ts";
 
 /** File name of the private key, PKCS #8 in PEM. */
 export const PRIVATE_KEY_FILE = "signing-key.pem";
@@ -61,47 +60,25 @@ function signingKey(privateKey: KeyObject): SigningKey {
 
 /** Null when there is no file. */
 function readPrivate(path: string): Promise<string | null> {
-  return readPrivateFile(path, (state, cause) =>
-    cause === undefined
-      ? refused(path, state, `chmod 600 ${path}, or remove it to make a new key`)
-      : refused(path, state, "Make it a plain file of this user", cause),
-  );
+  return readPrivateFile(path, refusal(path));
 }
 
-/** Complete before it has its name: link(2) fails when another process was first. */
 async function createPrivate(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync("ed25519");
   const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
-  const temporary = await writeTemporary(path, pem, 0o600);
-  try {
-    await link(temporary, path);
-    return pem;
-  } catch (error) {
-    const theirs = codeOf(error) === "EEXIST" ? await readPrivate(path) : null;
-    if (theirs === null) throw error;
-    return theirs;
-  } finally {
-    await unlink(temporary);
-  }
+  return await createPrivateFile(path, pem, refusal(path));
+}
+
+function refusal(path: string): (state: string, cause?: unknown) => CprgError {
+  return (state, cause) =>
+    cause === undefined
+      ? refused(path, state, `chmod 600 ${path}, or remove it to make a new key`)
+      : refused(path, state, "Make it a plain file of this user", cause);
 }
 
 async function keepPublic(path: string, pem: string): Promise<void> {
   if ((await Bun.file(path).exists()) && (await Bun.file(path).text()) === pem) return;
   await rename(await writeTemporary(path, pem, 0o644), path);
-}
-
-async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
-  const temporary = `${path}.${newId()}`;
-  const file = await open(temporary, "wx", mode);
-  try {
-    // The mode at opening is cut by the umask.
-    await file.chmod(mode);
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  return temporary;
 }
 
 function parsePrivate(path: string, pem: string): KeyObject {
