@@ -406,8 +406,10 @@ export class ControlPlane implements TaskControl {
         withTtl: (order) => this.#registry.withTtl(order),
         claimTtlSeconds: this.#registry.liveness.claimTtlSeconds,
         onChange: ({ id }) => this.#changed(id),
-        onStale: () => {
+        onStale: (id) => {
           this.#staleRefused += 1;
+          // Whoever waits for it has not heard of what was committed elsewhere.
+          this.#changed(id);
         },
         note: async (id, text) => {
           const draft = { at: this.#clock.now(), draft: { kind: "stdout", data: text } } as const;

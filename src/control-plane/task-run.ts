@@ -36,7 +36,7 @@ export interface TaskRunParts {
   /** A change was committed. */
   onChange(task: Task): void;
   /** The store refused what this run said: another claim, or the task had ended. */
-  onStale(): void;
+  onStale(taskId: string): void;
   note(taskId: string, text: string): Promise<void>;
 }
 
@@ -228,7 +228,7 @@ export class TaskRun {
           const { reason, code } = CprgError.from(error);
           const isStale = reason === "STALE_EPOCH" || reason === "TASK_STATUS";
           if (!isStale && code !== "not_found") throw error;
-          onStale();
+          onStale(id);
           return null;
         }
       },
