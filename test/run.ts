@@ -61,6 +61,12 @@ const suites: readonly Suite[] = [
   { name: "jobs", folder: "test/jobs", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "bridge", folder: "test/bridge", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "worker", folder: "test/worker", timeoutMs: 20 * minute, testTimeoutMs: 60 * second },
+  {
+    name: "control-plane",
+    folder: "test/control-plane",
+    timeoutMs: 10 * minute,
+    testTimeoutMs: 60 * second,
+  },
   { name: "interop", folder: "test/interop", timeoutMs: 20 * minute, testTimeoutMs: 120 * second },
   { name: "model", folder: "test/model", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sim", folder: "test/sim", timeoutMs: 10 * minute, testTimeoutMs: 600 * second },

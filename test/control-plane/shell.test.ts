@@ -106,8 +106,8 @@ test("a result is bounded whatever commands print and leave", async () => {
   await using there = await ground();
   const { status, result, error } = await run(there, {
     commands: [
-      "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2",
-      "i=0; while [ $i -lt 150 ]; do echo $i > small$i; i=$((i+1)); done",
+      "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2",
+      "i=0; while [ $i -lt 110 ]; do echo $i > small$i; i=$((i+1)); done",
       "i=0; while [ $i -lt 8 ]; do head -c 90000 /dev/zero | tr '\\0' '\\001' > big$i; i=$((i+1)); done",
     ],
     collect: ["*"],
