@@ -3,16 +3,15 @@
  * Runs on Node and Bun; without a store everything lives and dies with the process.
  */
 
-import { type Listener, type ListenerTls, listen } from "../bridge/listener.ts";
+import { type Listener, listen } from "../bridge/listener.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { type Log, silentLog } from "../core/log.ts";
-import type { SecretSet } from "../core/secrets.ts";
 import { hasTaskEnded, type Json, type Task, type TaskEnd } from "../core/task.ts";
 import { Feed } from "../record/feed.ts";
 import { checkStoredBytes } from "../record/stored-bytes.ts";
-import type { EventLine, Store } from "../store/contract.ts";
-import { type ControlKeys, ephemeralControlKeys, openControlKeys } from "../store/control-keys.ts";
+import type { EventLine } from "../store/contract.ts";
+import { ephemeralControlKeys, openControlKeys } from "../store/control-keys.ts";
 import { memoryStore } from "../store/memory-store.ts";
 import { taskNotFound } from "../store/task-rules.ts";
 import type {
@@ -28,11 +27,21 @@ import type {
   WorkerTokenView,
   WorkerView,
 } from "./contract.ts";
+import {
+  BRIDGE_HOST_DEFAULT,
+  BRIDGE_PORT_DEFAULT,
+  type ControlPlaneCreateOptions,
+  type ControlPlaneOptions,
+  type ControlPlaneParts,
+  memoryParts,
+  type ServeOptions,
+  STOP_GRACE_MS_DEFAULT,
+} from "./control-plane-options.ts";
 import { Dispatcher, TENANT_CLAIMS_DEFAULT } from "./dispatcher.ts";
 import { EnvSeal } from "./env-seal.ts";
-import type { Liveness } from "./liveness.ts";
+import { QueueRoom } from "./queue-room.ts";
 import { submitted } from "./submit-rules.ts";
-import { queuedTask, TASK_QUEUE_MAX, TASK_QUEUE_TENANT_MAX } from "./task-queue.ts";
+import { queuedTask } from "./task-queue.ts";
 import { type RecoveredTasks, recoverTasks } from "./task-recovery.ts";
 import { taskView } from "./task-view.ts";
 import { TaskWaits } from "./task-waits.ts";
@@ -41,81 +50,10 @@ import { workerAdmission } from "./worker-admission.ts";
 import { WorkerRegistry } from "./worker-registry.ts";
 import { WorkerTokens } from "./worker-tokens.ts";
 
-/** Where workers are listened for when nothing is said. */
-export const BRIDGE_HOST_DEFAULT = "127.0.0.1";
-export const BRIDGE_PORT_DEFAULT = 7600;
-/** How long `stop` waits for tasks that run, unless it is told. */
-export const STOP_GRACE_MS_DEFAULT = 30_000;
-/** When a client may try again after a full queue. */
-const QUEUE_FULL_RETRY_SECONDS = 5;
-
-/** What a control plane needs of a store. */
-export type ControlStore = Pick<
-  Store,
-  "tasks" | "events" | "workerTokens" | "storedBytes" | "close"
->;
-
-/** How a control plane works. */
-export interface ControlPlaneOptions {
-  /** The shared bearer: taken from this host alone. Without it only minted tokens let workers in. */
-  readonly token?: string;
-  /** Takes the shared bearer from any address. */
-  readonly allowShared?: boolean;
-  /** Claims that one tenant may have at once. */
-  readonly tenantLimit?: number;
-  /** Tasks that may wait, of all tenants together, and of one. */
-  readonly queueMax?: number;
-  readonly queueTenantMax?: number;
-  /** Bytes that may be kept for one tenant; without it nobody looks. */
-  readonly tenantBytesMax?: number;
-  readonly liveness?: Partial<Liveness>;
-  readonly quarantineMs?: number;
-  readonly stopGraceMs?: number;
-  /** What workers are told. */
-  readonly version?: string;
-  readonly log?: Log;
-  readonly clock?: Clock;
-  /** Where values of tasks' variables are held while the tasks have a claim. */
-  readonly secrets?: SecretSet;
-  /** Waits between attempts to store an end, for tests. */
-  readonly finishRetryMs?: readonly number[];
-}
-
-/** What {@link ControlPlane.create} takes beside. */
-export interface ControlPlaneCreateOptions extends ControlPlaneOptions {
-  /** What it keeps everything in, and closes at the end; default: memory. */
-  readonly store?: ControlStore;
-  /** Opens a store. */
-  storeFactory?(): Promise<ControlStore> | ControlStore;
-  /** Whether `stop` closes the store; default: it does. */
-  readonly ownsStore?: boolean;
-  /** Whether tasks that an earlier control plane left queued wait again; else they fail. Default: true. */
-  readonly recoverQueued?: boolean;
-  /** Where its keys are kept; without it they live as long as the process. */
-  readonly dataDirectory?: string;
-  /** Feeds those who follow logs; default: one of its own. */
-  readonly feed?: Feed;
-}
-
-interface Parts {
-  readonly store: ControlStore;
-  readonly ownsStore: boolean;
-  readonly keys: ControlKeys;
-  readonly feed: Feed;
-}
-
-/** Where to listen for workers. */
-export interface ServeOptions {
-  readonly host?: string;
-  /** 0: any that is free. */
-  readonly port?: number;
-  readonly tls?: ListenerTls;
-}
-
 /** A control plane. */
 export class ControlPlane implements TaskControl {
   readonly #options: ControlPlaneOptions;
-  readonly #parts: Parts;
+  readonly #parts: ControlPlaneParts;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #seal: EnvSeal;
@@ -125,14 +63,13 @@ export class ControlPlane implements TaskControl {
   readonly #dispatcher: Dispatcher;
   readonly #waits = new TaskWaits();
   readonly #stopping = new AbortController();
-  /** Tenants of submits between the look at the queue and the commit. */
-  readonly #inserting: string[] = [];
+  readonly #room: QueueRoom;
   #staleRefused = 0;
   #listening: Promise<Listener> | null = null;
   #stopped: Promise<void> | null = null;
 
   /** One in memory. */
-  constructor(options: ControlPlaneOptions = {}, parts: Parts = memoryParts()) {
+  constructor(options: ControlPlaneOptions = {}, parts: ControlPlaneParts = memoryParts()) {
     this.#options = options;
     this.#parts = parts;
     this.#clock = options.clock ?? systemClock;
@@ -159,6 +96,7 @@ export class ControlPlane implements TaskControl {
       ...(options.quarantineMs === undefined ? {} : { quarantineMs: options.quarantineMs }),
     });
     this.#dispatcher = this.#makeDispatcher();
+    this.#room = new QueueRoom(this.#dispatcher.queue, options);
   }
 
   /**
@@ -263,17 +201,13 @@ export class ControlPlane implements TaskControl {
     const { task, env } = submitted(input, options, { runners: [...this.#runners.keys()], at });
     const { tenantBytesMax: bytesMax } = this.#options;
     const { store } = this.#parts;
-    this.#checkRoom(task.tenant);
-    this.#inserting.push(task.tenant);
-    try {
+    await this.#room.within(task.tenant, async () => {
       if (bytesMax !== undefined) {
         await checkStoredBytes(store, task.tenant, { what: "take task", bytesMax });
       }
       await store.tasks.insert(task, this.#seal.seal(task.id, env));
       this.#dispatcher.add(queuedTask(task));
-    } finally {
-      this.#inserting.splice(this.#inserting.indexOf(task.tenant), 1);
-    }
+    });
     this.#parts.feed.advanced(`task:${task.id}`);
     return this.#view(task);
   }
@@ -481,38 +415,15 @@ export class ControlPlane implements TaskControl {
     this.#parts.feed.advanced(`task:${id}`);
     this.#waits.wake(id);
   }
-
-  /** @throws CprgError `resource_exhausted` QUEUE_FULL */
-  #checkRoom(tenant: string): void {
-    const { queueMax = TASK_QUEUE_MAX, queueTenantMax = TASK_QUEUE_TENANT_MAX } = this.#options;
-    const { queue } = this.#dispatcher;
-    const own = this.#inserting.filter((each) => each === tenant).length;
-    if (queue.size + this.#inserting.length >= queueMax) throw queueFull(`${queueMax} tasks wait`);
-    if (queue.countOf(tenant) + own < queueTenantMax) return;
-    throw queueFull(`${queueTenantMax} tasks of the tenant wait`);
-  }
 }
 
 /** Name of the runner that is set without one. */
 export const RUNNER_NAME_DEFAULT = "default";
 const MESSAGE_CHARS_MAX = 4096;
 
-function memoryParts(): Parts {
-  const store = memoryStore();
-  return { store, ownsStore: true, keys: ephemeralControlKeys(), feed: new Feed(store.events) };
-}
-
 function stopping(): CprgError {
   return new CprgError("unavailable", "Cannot do this: the control plane stops", {
     reason: "STOPPING",
-  });
-}
-
-function queueFull(state: string): CprgError {
-  return new CprgError("resource_exhausted", `Cannot take task: ${state}`, {
-    reason: "QUEUE_FULL",
-    retryable: true,
-    retryAfterSeconds: QUEUE_FULL_RETRY_SECONDS,
   });
 }
 

@@ -5,10 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { dial } from "../../src/bridge/dialer.ts";
 import type { TaskView } from "../../src/control-plane/contract.ts";
-import {
-  ControlPlane,
-  type ControlPlaneCreateOptions,
-} from "../../src/control-plane/control-plane.ts";
+import { ControlPlane } from "../../src/control-plane/control-plane.ts";
+import type { ControlPlaneCreateOptions } from "../../src/control-plane/control-plane-options.ts";
 import { newId } from "../../src/core/ids.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { hasTaskEnded } from "../../src/core/task.ts";

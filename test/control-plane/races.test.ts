@@ -1,7 +1,8 @@
 // Events that meet: cancels at each moment, claims at once, workers that go, what comes too late.
 
 import { describe, expect, test } from "bun:test";
-import { ControlPlane, type ControlStore } from "../../src/control-plane/control-plane.ts";
+import { ControlPlane } from "../../src/control-plane/control-plane.ts";
+import type { ControlStore } from "../../src/control-plane/control-plane-options.ts";
 import { EnvSeal } from "../../src/control-plane/env-seal.ts";
 import { queuedTask } from "../../src/control-plane/task-queue.ts";
 import { TaskRun, type TaskRunParts } from "../../src/control-plane/task-run.ts";
