@@ -37,17 +37,19 @@ export function recordActions(audit: AuditTrail): MiddlewareHandler<AppEnv> {
     const { method, path } = c.req;
     const found = ACTIONS.find((known) => known.method === method && known.path.test(path));
     if (found === undefined) return;
-    const { status } = c.res;
     const { keyId, tenant } = c.get("principal");
-    audit.record({
-      action: found.action,
-      key_id: keyId,
-      tenant,
-      object: objectOf(c, found.path),
-      outcome: status < 400 ? "ok" : status < 500 ? "refused" : "failed",
-      status,
-      request_id: c.get("requestId"),
-    });
+    const whole = { object: objectOf(c, found.path), status: c.res.status };
+    for (const { object, status } of c.get("acts") ?? [whole]) {
+      audit.record({
+        action: found.action,
+        key_id: keyId,
+        tenant,
+        object,
+        outcome: status < 400 ? "ok" : status < 500 ? "refused" : "failed",
+        status,
+        request_id: c.get("requestId"),
+      });
+    }
   };
 }
 

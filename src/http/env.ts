@@ -11,6 +11,14 @@ export interface Listener {
   setIdleTimeout(request: Request, seconds: number): void;
 }
 
+/** One of several things that a request did, each with an end of its own. */
+export interface Act {
+  /** Id of what it was done to; null when that did not come to be. */
+  readonly object: string | null;
+  /** HTTP status that it would have been answered with alone. */
+  readonly status: number;
+}
+
 /** Types of the app's context. */
 export interface AppEnv {
   Bindings: { listener?: Listener };
@@ -22,5 +30,7 @@ export interface AppEnv {
      * revoked: the reason is the error to answer with. Counts until the route has answered.
      */
     signal: AbortSignal;
+    /** Set by routes that do several things at once: the audit log has each of them. */
+    acts?: readonly Act[];
   };
 }

@@ -213,6 +213,23 @@ describe("/v1/audit", () => {
     const forged = Buffer.from(answer.text.replace('"key.create"', '"key.revoke"'));
     expect(await verifyExport(forged, { publicKey })).toMatchObject({ ok: false });
   });
+
+  test("has each job of a batch, and each that was refused", async () => {
+    const { ask } = await useApp();
+    const batch = await ask("/v1/jobs/batch", {
+      body: { jobs: [python("1"), { language: "none", code: "" }, python("2")] },
+    });
+    const [first, , last] = batch.json.jobs;
+    const rows = (await ask("/v1/audit", admin())).text.trim().split("\n");
+    const records = rows.map((line) => JSON.parse(line).data).slice(0, -1);
+    expect(
+      records.map(({ action, object, outcome, status }) => [action, object, outcome, status]),
+    ).toEqual([
+      ["job.submit", first.job_id, "ok", 201],
+      ["job.submit", null, "refused", 400],
+      ["job.submit", last.job_id, "ok", 201],
+    ]);
+  });
 });
 
 test("keys are in no log and no error, escaped or not", async () => {

@@ -7,7 +7,7 @@ import type { JobService } from "../../jobs/service.ts";
 import { type JobRequest, jobSpec } from "../../jobs/spec.ts";
 import { type JobView, jobView } from "../../jobs/views.ts";
 import { type BodyRules, readJson } from "../body.ts";
-import type { AppEnv } from "../env.ts";
+import type { Act, AppEnv } from "../env.ts";
 import { type Problem, problemOf, problemStatus } from "../problem.ts";
 import { readQuery } from "../query.ts";
 import {
@@ -53,6 +53,7 @@ export function submitRoutes(options: SubmitRoutesOptions): Hono<AppEnv> {
     const entries = batchRequest(await readJson(c, options.bodies));
     // At once, so that they share commits; each succeeds or fails alone.
     const jobs = await Promise.all(entries.map((entry) => submitEntry(c, options, entry)));
+    c.set("acts", jobs.map(actOf));
     return c.json({ jobs });
   });
   return app;
@@ -71,6 +72,12 @@ async function submitEntry(
     if (problemStatus(error) === 500) options.onFailed(c, thrown);
     return problemOf(c, error);
   }
+}
+
+function actOf(entry: JobView | Problem): Act {
+  return "job_id" in entry
+    ? { object: entry.job_id, status: 201 }
+    : { object: null, status: entry.status };
 }
 
 interface Submission {
