@@ -39,6 +39,8 @@ export interface WorkerHere {
 }
 
 export interface WorkerHereOptions {
+  /** Default: the control plane's. */
+  readonly port?: number;
   readonly token?: string;
   readonly id?: string;
   readonly labels?: Readonly<Record<string, string>>;
@@ -57,6 +59,40 @@ class Soon extends Reconnect {
   }
 }
 
+/** Starts a worker in this process, whose claims are beneath a directory. */
+export async function startWorkerHere(
+  options: WorkerHereOptions & { readonly port: number },
+  directory: string,
+): Promise<WorkerHere> {
+  const { port, token = TOKEN, id = newId(), labels = {}, slots = 1, isIdle = false } = options;
+  const native = await Native.load({ dataDir: directory });
+  let { secret } = options;
+  const openPlace: WorkerOptions["openPlace"] = async (order, signal) => {
+    await options.beforeOpen?.(signal);
+    if (isIdle) return idlePlace();
+    const top = join(directory, id, order.key.taskId);
+    return new PlainPlace({ native, root: join(top, "root"), home: join(top, "home") });
+  };
+  const worker = new Worker({
+    slots,
+    openPlace,
+    dial: ({ methods, slots: own, claims, signal }) => {
+      const named = { workerId: id, name: `worker ${id}`, labels, version: "test" };
+      const registration = { ...named, methods, slots: own, secret, claims };
+      return dial({ host: "127.0.0.1", port, token, signal, registration });
+    },
+    saveSecret: (given) => {
+      secret = given;
+    },
+    variables: { PATH },
+    readBytesMax: 1024,
+    isOnce: false,
+    log: silentLog,
+    reconnect: new Soon(),
+  });
+  return { id, worker, ended: worker.run(), secret: () => secret };
+}
+
 /** A control plane and all that belongs to it; disposing leaves nothing behind. */
 export class Ground implements AsyncDisposable {
   readonly plane: ControlPlane;
@@ -64,7 +100,6 @@ export class Ground implements AsyncDisposable {
   readonly #directory = mkdtempSync(join(tmpdir(), "cprg-plane-"));
   readonly #workers: WorkerHere[] = [];
   readonly #processes: WorkerProcess[] = [];
-  #native: Native | null = null;
 
   private constructor(plane: ControlPlane, port: number) {
     this.plane = plane;
@@ -93,54 +128,8 @@ export class Ground implements AsyncDisposable {
   }
 
   /** Starts a worker here. */
-  async start({
-    token = TOKEN,
-    id = newId(),
-    labels = {},
-    slots = 1,
-    secret: shown,
-    isIdle = false,
-    beforeOpen,
-  }: WorkerHereOptions = {}): Promise<WorkerHere> {
-    this.#native ??= await Native.load({ dataDir: this.#directory });
-    const native = this.#native;
-    let secret = shown;
-    const openPlace: WorkerOptions["openPlace"] = async (order, signal) => {
-      await beforeOpen?.(signal);
-      if (isIdle) return idlePlace();
-      const top = join(this.#directory, id, order.key.taskId);
-      return new PlainPlace({ native, root: join(top, "root"), home: join(top, "home") });
-    };
-    const worker = new Worker({
-      slots,
-      openPlace,
-      dial: ({ methods, slots: own, claims, signal }) =>
-        dial({
-          host: "127.0.0.1",
-          port: this.port,
-          token,
-          signal,
-          registration: {
-            workerId: id,
-            name: `worker ${id}`,
-            labels,
-            methods,
-            version: "test",
-            slots: own,
-            secret,
-            claims,
-          },
-        }),
-      saveSecret: (given) => {
-        secret = given;
-      },
-      variables: { PATH },
-      readBytesMax: 1024,
-      isOnce: false,
-      log: silentLog,
-      reconnect: new Soon(),
-    });
-    const here = { id, worker, ended: worker.run(), secret: () => secret };
+  async start(options: WorkerHereOptions = {}): Promise<WorkerHere> {
+    const here = await startWorkerHere({ port: this.port, ...options }, this.#directory);
     this.#workers.push(here);
     return here;
   }

@@ -12,6 +12,7 @@ import type { TaskChange } from "../../src/core/task.ts";
 import { ephemeralControlKeys } from "../../src/store/control-keys.ts";
 import { memoryStore } from "../../src/store/memory-store.ts";
 import { failure, sampleTask } from "../store/samples.ts";
+import { startProxy } from "../worker/proxy.ts";
 import { Ground, gate, until } from "./ground.ts";
 
 /** A store that lets a test act between a change being asked for and being made. */
@@ -232,6 +233,35 @@ describe("claims", () => {
     await ground.worker({ isIdle: true, id, ...(shown === undefined ? {} : { secret: shown }) });
     const next = await plane.submit("quick");
     expect(await plane.waitTask(next.id)).toMatchObject({ result: "done", workerId: id });
+  });
+
+  test("outlive the loss of their stream: the task goes on, and no byte of its program is lost", async () => {
+    await using ground = await Ground.open();
+    const { plane, port } = ground;
+    const proxy = await startProxy(port);
+    plane.setRunner(async (_, { lease, signal }) => {
+      let seen = 0;
+      const { stdout } = await lease.invoke({
+        executable: "sh",
+        arguments: [
+          "-c",
+          "i=0; while [ $i -lt 30 ]; do echo line $i; i=$((i+1)); sleep 0.02; done",
+        ],
+        signal,
+        observe: () => {
+          seen += 1;
+          if (seen % 5 === 0) proxy.cut();
+        },
+      });
+      return stdout;
+    });
+    await ground.worker({ port: proxy.port });
+    const { id } = await plane.submit(1);
+    const task = await plane.waitTask(id);
+    expect(task).toMatchObject({ status: "succeeded", attempts: 1, epoch: 1 });
+    expect(task.result).toBe(Array.from({ length: 30 }, (_, at) => `line ${at}\n`).join(""));
+    expect(proxy.connections).toBeGreaterThan(2);
+    await proxy.close();
   });
 
   test("a worker that drains refuses: that costs the task no attempt, and it goes elsewhere", async () => {

@@ -5,7 +5,12 @@ import type { Registration } from "../../../src/bridge/metadata.ts";
 import { WORKER_SECRET } from "../../../src/bridge/methods.ts";
 import { FAST_LIVENESS, LIVENESS, TTL_MARGIN_MS } from "../../../src/control-plane/liveness.ts";
 import { SHARED_IDENTITY } from "../../../src/control-plane/worker-identity.ts";
-import { type Arriving, WorkerRegistry } from "../../../src/control-plane/worker-registry.ts";
+import {
+  type Arriving,
+  LOST_LISTED_MS,
+  WORKERS_MAX,
+  WorkerRegistry,
+} from "../../../src/control-plane/worker-registry.ts";
 import { CprgError } from "../../../src/core/errors.ts";
 import { silentLog } from "../../../src/core/log.ts";
 import { framePair, type PairEnd } from "../../bridge/frame-pair.ts";
@@ -171,6 +176,45 @@ test("a claim's ttl is two heartbeats at least, or none", () => {
       ...(claimTtlSeconds === undefined ? {} : { claimTtlSeconds }),
     }).claimTtlSeconds;
   expect([ttl(), ttl(0), ttl(5), ttl(60), ttl(61)]).toEqual([undefined, 0, 60, 60, 61]);
+  workers.close();
+});
+
+test("of more workers than are remembered, the one that is away longest is forgotten", async () => {
+  const clock = { now: () => now, monotonicMs: () => 0 };
+  let now = 1000;
+  const workers = new WorkerRegistry({
+    authenticate: () => SHARED_IDENTITY,
+    version: "test",
+    log: silentLog,
+    clock,
+  });
+  const [token, other] = [await comes(workers, "a"), await comes(workers, "b")];
+  const admit = (workerId: string, from = token) =>
+    workers.admit({ ...REGISTRATION, workerId }, from);
+  admit("stays").connected(framePair()[0]);
+  for (let at = 1; at < WORKERS_MAX; at += 1) {
+    now += 1;
+    admit(`w${at}`);
+  }
+  expect(refusal(() => admit("w1", other))).toBe(TAKEN);
+  admit("new");
+  expect(refusal(() => admit("w2", other))).toBe(TAKEN);
+  expect(refusal(() => admit("w1", other))).toBe("admitted");
+  expect(workers.connected).toEqual(["stays"]);
+  expect(workers.views().some(({ id }) => id === "new")).toBe(true);
+  now += LOST_LISTED_MS + 1;
+  expect(workers.views().map(({ id, status }) => [id, status])).toEqual([["stays", "idle"]]);
+  workers.close();
+});
+
+test("where all are connected, no other is let in", async () => {
+  const workers = registry();
+  const token = await comes(workers, "a");
+  for (let at = 0; at < WORKERS_MAX; at += 1) {
+    workers.admit({ ...REGISTRATION, workerId: `w${at}` }, token).connected(framePair()[0]);
+  }
+  const one = { ...REGISTRATION, workerId: "one-more" };
+  expect(refusal(() => workers.admit(one, token))).toBe("resource_exhausted TOO_MANY_WORKERS");
   workers.close();
 });
 
