@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#define CPRG_ABI    3u
+#define CPRG_ABI    4u
 #define CPRG_EXPORT __attribute__((visibility("default")))
 
 /* Bounds. Each is enforced by whoever parses, and a request beyond one is an error, never cut. */
@@ -97,6 +97,7 @@ struct cprg_abi {
     uint32_t error_size;
     uint32_t launch_size;
     uint32_t launched_size;
+    uint32_t launch_job_size;
     uint32_t wait_size;
     uint32_t statfs_size;
     uint32_t request_size;
@@ -137,6 +138,15 @@ struct cprg_launched {
                        report or the end of the report pipe, whichever comes first */
 };
 
+/* A launch that another thread does: it reads and writes this memory until is_done. */
+struct cprg_launch_job {
+    struct cprg_launch request;
+    struct cprg_launched launched;
+    struct cprg_error error;
+    int32_t result; /* what cprg_launch() returned */
+    uint32_t is_done;
+};
+
 struct cprg_wait {
     int32_t exited; /* 0: still alive, the other fields mean nothing */
     int32_t code;   /* exit code, or -1 */
@@ -160,6 +170,15 @@ CPRG_EXPORT int32_t cprg_memfd(const char *name, const void *bytes, uint64_t len
 CPRG_EXPORT int32_t cprg_launch(const struct cprg_launch *request, struct cprg_launched *out,
                                 struct cprg_error *error);
 CPRG_EXPORT int32_t cprg_launch_end(uint64_t arena);
+/* Starts a thread that does launches, one after the other, as long as this process lives; returns
+   the descriptor that asks it. Call it once. On failure *error says where. */
+CPRG_EXPORT int32_t cprg_launcher(struct cprg_error *error);
+/* Has that thread call cprg_launch(); never blocks (-EAGAIN). A CPRG_REPORT_LAUNCHED on the report
+   pipe says that the job is done. Until then the job stays where it is, and its descriptors open.
+ */
+CPRG_EXPORT int32_t cprg_launch_later(int32_t launcher, struct cprg_launch_job *job);
+/* 1 once the job is done, and 0 before. */
+CPRG_EXPORT int32_t cprg_launch_done(const struct cprg_launch_job *job);
 /* socketpair(AF_UNIX, SOCK_SEQPACKET), close-on-exec, with room for CPRG_REQUEST_MAX. */
 CPRG_EXPORT int32_t cprg_socketpair(int32_t fds[2]);
 /* pipe2(O_CLOEXEC); nonblock: bit 0 read end, bit 1 write end. */
@@ -346,6 +365,8 @@ enum cprg_report_type {
     CPRG_REPORT_VIOLATION = 7,    /* code: seccomp_data.nr, entries: seccomp_data.arch, pid: the
                                      thread; once, between STARTED and EXITED. init has killed the
                                      thread's process and the main one, the server kills the rest */
+    CPRG_REPORT_LAUNCHED = 8,     /* by the launcher, not by init: its job is done. May come after
+                                     the first record of the process that it started */
 };
 
 struct cprg_report {
@@ -390,9 +411,10 @@ struct cprg_entry {
 };
 
 _Static_assert(sizeof(struct cprg_error) == 16, "layout.ts");
-_Static_assert(sizeof(struct cprg_abi) == 48, "layout.ts");
+_Static_assert(sizeof(struct cprg_abi) == 52, "layout.ts");
 _Static_assert(sizeof(struct cprg_launch) == 80, "layout.ts");
 _Static_assert(sizeof(struct cprg_launched) == 16, "layout.ts");
+_Static_assert(sizeof(struct cprg_launch_job) == 120, "layout.ts");
 _Static_assert(sizeof(struct cprg_wait) == 16, "layout.ts");
 _Static_assert(sizeof(struct cprg_statfs) == 40, "layout.ts");
 _Static_assert(sizeof(struct cprg_plan_step) == 24, "layout.ts");

@@ -1,5 +1,5 @@
 /*
- * shim.c - the exports of libcprg.so besides cprg_launch(). Each is one kernel facility that
+ * shim.c - the exports of libcprg.so besides those that launch. Each is one kernel facility that
  * JavaScript cannot reach; none has state. cprg.h says what each returns.
  */
 #include "beneath.h"
@@ -13,6 +13,7 @@ CPRG_EXPORT int32_t cprg_abi(struct cprg_abi *out) {
         .error_size = sizeof(struct cprg_error),
         .launch_size = sizeof(struct cprg_launch),
         .launched_size = sizeof(struct cprg_launched),
+        .launch_job_size = sizeof(struct cprg_launch_job),
         .wait_size = sizeof(struct cprg_wait),
         .statfs_size = sizeof(struct cprg_statfs),
         .request_size = sizeof(struct cprg_request),

@@ -24,6 +24,7 @@
     X(setsockopt, 54, 208)                                                                         \
     X(clone, 56, 220)                                                                              \
     X(execve, 59, 221)                                                                             \
+    X(exit, 60, 93)                                                                                \
     X(wait4, 61, 260)                                                                              \
     X(getpid, 39, 172)                                                                             \
     X(kill, 62, 129)                                                                               \

@@ -161,6 +161,11 @@ struct kernel_dirent {
 /*** Processes ***/
 
 #define K_CLONE_VM            0x00000100u
+#define K_CLONE_FS            0x00000200u
+#define K_CLONE_FILES         0x00000400u
+#define K_CLONE_SIGHAND       0x00000800u
+#define K_CLONE_THREAD        0x00010000u
+#define K_CLONE_SYSVSEM       0x00040000u
 #define K_CLONE_PIDFD         0x00001000u
 #define K_CLONE_PARENT_SETTID 0x00100000u
 #define K_CLONE_NEWNS         0x00020000u

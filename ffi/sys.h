@@ -231,6 +231,12 @@ _Noreturn static inline void sys_exit(int code) {
         (void)SYS1(exit_group, code);
     }
 }
+/* Ends the calling thread alone. */
+_Noreturn static inline void sys_exit_thread(int code) {
+    for (;;) {
+        (void)SYS1(exit, code);
+    }
+}
 static inline int sys_wait4(int pid, int *status, int options, struct kernel_rusage *usage) {
     return (int)SYS4(wait4, pid, SYS_P(status), options, SYS_P(usage));
 }

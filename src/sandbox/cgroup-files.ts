@@ -13,6 +13,7 @@ import {
   writeFileSync,
   writeSync,
 } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
@@ -51,6 +52,18 @@ export function makeGroup(directory: string, isShared = false): void {
     mkdirSync(directory, { mode: 0o755 });
   } catch (error) {
     if (isShared && (error as NodeJS.ErrnoException).code === "EEXIST") return;
+    throw groupError(error, directory);
+  }
+}
+
+/**
+ * Makes a new group on another thread: the kernel makes and ends groups under one lock of the whole
+ * system, and whoever waits for it would hold up every client of the server.
+ */
+export async function makeGroupAside(directory: string): Promise<void> {
+  try {
+    await mkdir(directory, { mode: 0o755 });
+  } catch (error) {
     throw groupError(error, directory);
   }
 }

@@ -36,7 +36,7 @@ export interface NoTreeOptions {
 /** A tree of no groups. */
 export function openNoTree(native: Native, options: NoTreeOptions): GroupTree {
   return {
-    createSandbox: (_name, limits) => new NoGroups(native, { ...options, limits }),
+    createSandbox: async (_name, limits) => new NoGroups(native, { ...options, limits }),
     close: () => Promise.resolve(),
   };
 }
@@ -59,7 +59,7 @@ class NoGroups implements SandboxGroups {
 
   prepare(): void {}
 
-  createExec(initPid: number, link: ExecLink): ExecGroup {
+  async createExec(initPid: number, link: ExecLink): Promise<ExecGroup> {
     const exec: KeptExec = new KeptExec(initPid, link, () => this.#forget(exec));
     this.#execs.add(exec);
     this.#watch ??= this.#newWatch(initPid, link);

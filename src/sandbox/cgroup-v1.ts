@@ -14,7 +14,7 @@ import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } fr
 import {
   closeAll,
   hasGroupFile,
-  makeGroup,
+  makeGroupAside,
   makeInstanceGroup,
   openGroup,
   openGroupFile,
@@ -97,12 +97,18 @@ export function openV1Tree(native: Native, host: V1Host, options: TreeOptions): 
   };
   return {
     createSandbox: (name, limits) =>
-      new V1Sandbox(native, { places: beneath(own, name), traits }, limits),
+      V1Sandbox.make(native, { places: beneath(own, name), traits }, limits),
     close: async () => {
       for (const directory of directoriesOf(own)) await removeGroup(directory);
       for (const directory of directoriesOf(parent)) removeSharedGroup(directory);
     },
   };
+}
+
+/** Where a sandbox's groups are, and on what host. */
+interface V1Ground {
+  readonly places: Places;
+  readonly traits: Traits;
 }
 
 class V1Sandbox implements SandboxGroups {
@@ -115,16 +121,24 @@ class V1Sandbox implements SandboxGroups {
   readonly launchDirFd: number = -1;
   readonly launchFds: readonly number[];
 
-  constructor(
-    native: Native,
-    { places, traits }: { readonly places: Places; readonly traits: Traits },
-    limits: GroupLimits,
-  ) {
+  /** Makes its groups; when one cannot be made, none is left. */
+  static async make(native: Native, ground: V1Ground, limits: GroupLimits): Promise<V1Sandbox> {
+    const directories = directoriesOf(ground.places);
+    const made = await Promise.allSettled(directories.map(makeGroupAside));
+    try {
+      for (const result of made) if (result.status === "rejected") throw result.reason;
+      return new V1Sandbox(native, ground, limits);
+    } catch (error) {
+      await Promise.allSettled(directories.map((directory) => removeGroup(directory)));
+      throw error;
+    }
+  }
+
+  private constructor(native: Native, { places, traits }: V1Ground, limits: GroupLimits) {
     this.#native = native;
     this.#places = places;
     this.#traits = traits;
     try {
-      for (const directory of directoriesOf(places)) makeGroup(directory);
       this.#setLimits(limits);
       if (places.unified !== null) {
         this.launchDirFd = openGroup(places.unified);
@@ -134,7 +148,6 @@ class V1Sandbox implements SandboxGroups {
       this.launchFds = [...entered].map((directory) => this.#open(directory));
     } catch (error) {
       closeAll(this.#fds);
-      void Promise.allSettled(directoriesOf(places).map((directory) => removeGroup(directory)));
       throw error;
     }
   }
@@ -165,14 +178,14 @@ class V1Sandbox implements SandboxGroups {
     this.#execs.prepare();
   }
 
-  createExec(): ExecGroup {
+  createExec(): Promise<ExecGroup> {
     return this.#execs.take();
   }
 
-  #makeExec(name: string): ExecGroup {
+  #makeExec(name: string): Promise<ExecGroup> {
     return this.#places.unified === null
-      ? new PidsExec(this.#native, this.#places, name)
-      : new UnifiedExec(this.#native, join(this.#places.unified, name), {
+      ? PidsExec.make(this.#native, this.#places, name)
+      : UnifiedExec.make(this.#native, join(this.#places.unified, name), {
           pids: this.#places.pids,
         });
   }
@@ -209,7 +222,7 @@ class V1Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
-    this.#execs.close();
+    await this.#execs.close();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
   }
 }
@@ -222,11 +235,16 @@ class PidsExec implements ExecGroup {
   readonly #cpuUsAtStart: number;
   readonly #fds: number[] = [];
 
-  constructor(native: Native, places: Places, name: string) {
+  static async make(native: Native, places: Places, name: string): Promise<PidsExec> {
+    const directory = join(places.pids, name);
+    await makeGroupAside(directory);
+    return new PidsExec(native, directory, places.cpuacct);
+  }
+
+  private constructor(native: Native, directory: string, cpuacct: string | null) {
     this.#native = native;
-    this.#cpuacct = places.cpuacct;
-    this.#directory = join(places.pids, name);
-    makeGroup(this.#directory);
+    this.#cpuacct = cpuacct;
+    this.#directory = directory;
     this.#cpuUsAtStart = this.#totalCpuUs();
     try {
       this.#fds.push(openGroupFile(this.#directory, "tasks"));

@@ -18,7 +18,7 @@ import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } fr
 import {
   closeAll,
   hasGroupFile,
-  makeGroup,
+  makeGroupAside,
   makeInstanceGroup,
   openGroup,
   readCount,
@@ -50,7 +50,7 @@ export function openV2Tree(native: Native, host: V2Host, options: TreeOptions): 
   setLimit(own, "memory.max", String(options.capacity.memMb * MIB));
   setLimit(own, "pids.max", String(options.capacity.pids));
   return {
-    createSandbox: (name, limits) => new V2Sandbox(native, join(own, name), limits),
+    createSandbox: (name, limits) => V2Sandbox.make(native, join(own, name), limits),
     close: async () => {
       await removeGroup(own);
       removeSharedGroup(parent);
@@ -58,46 +58,55 @@ export function openV2Tree(native: Native, host: V2Host, options: TreeOptions): 
   };
 }
 
+/** What bounds process 1 and the programs together. */
+function limitSandbox(directory: string, limits: GroupLimits): void {
+  setLimit(directory, "memory.max", String(limits.mem_mb * MIB));
+  // Absent where the kernel has no swap.
+  if (hasGroupFile(directory, "memory.swap.max")) setLimit(directory, "memory.swap.max", "0");
+  const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.round(limits.cpu_cores * CPU_PERIOD_US));
+  setLimit(directory, "cpu.max", `${quotaUs} ${CPU_PERIOD_US}`);
+  writeGroup(directory, "cgroup.subtree_control", "+memory +pids");
+}
+
+/** What bounds the programs alone. */
+function limitPrograms(run: string, limits: GroupLimits): void {
+  setLimit(run, "pids.max", String(limits.pids));
+  writeGroup(run, "cgroup.subtree_control", "+memory");
+}
+
 class V2Sandbox implements SandboxGroups {
   readonly #native: Native;
   readonly #directory: string;
   readonly #run: string;
   readonly #fds: number[] = [];
-  readonly #execs = new ExecGroups(
-    (name) => new UnifiedExec(this.#native, join(this.#run, name), { hasMemory: true }),
+  readonly #execs = new ExecGroups((name) =>
+    UnifiedExec.make(this.#native, join(this.#run, name), { hasMemory: true }),
   );
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number;
   readonly launchFds: readonly number[] = [];
 
-  constructor(native: Native, directory: string, limits: GroupLimits) {
-    this.#native = native;
-    this.#directory = directory;
-    this.#run = join(directory, "run");
+  /** Makes its groups; when one cannot be made, none is left. */
+  static async make(native: Native, directory: string, limits: GroupLimits): Promise<V2Sandbox> {
     try {
-      makeGroup(directory);
-      this.#setLimits(limits);
-      this.launchDirFd = openGroup(join(directory, "init"));
-      this.#fds.push(this.launchDirFd);
+      await makeGroupAside(directory);
+      limitSandbox(directory, limits);
+      const inner = ["init", "run"].map((name) => join(directory, name));
+      await Promise.all(inner.map(makeGroupAside));
+      limitPrograms(join(directory, "run"), limits);
+      return new V2Sandbox(native, directory);
     } catch (error) {
-      void removeGroup(directory).catch(() => undefined);
+      await removeGroup(directory).catch(() => undefined);
       throw error;
     }
   }
 
-  #setLimits(limits: GroupLimits): void {
-    setLimit(this.#directory, "memory.max", String(limits.mem_mb * MIB));
-    // Absent where the kernel has no swap.
-    if (hasGroupFile(this.#directory, "memory.swap.max")) {
-      setLimit(this.#directory, "memory.swap.max", "0");
-    }
-    const quotaUs = Math.max(CPU_QUOTA_US_LEAST, Math.round(limits.cpu_cores * CPU_PERIOD_US));
-    setLimit(this.#directory, "cpu.max", `${quotaUs} ${CPU_PERIOD_US}`);
-    writeGroup(this.#directory, "cgroup.subtree_control", "+memory +pids");
-    makeGroup(join(this.#directory, "init"));
-    makeGroup(this.#run);
-    setLimit(this.#run, "pids.max", String(limits.pids));
-    writeGroup(this.#run, "cgroup.subtree_control", "+memory");
+  private constructor(native: Native, directory: string) {
+    this.#native = native;
+    this.#directory = directory;
+    this.#run = join(directory, "run");
+    this.launchDirFd = openGroup(join(directory, "init"));
+    this.#fds.push(this.launchDirFd);
   }
 
   launched(): void {
@@ -108,7 +117,7 @@ class V2Sandbox implements SandboxGroups {
     this.#execs.prepare();
   }
 
-  createExec(): ExecGroup {
+  createExec(): Promise<ExecGroup> {
     return this.#execs.take();
   }
 
@@ -143,7 +152,7 @@ class V2Sandbox implements SandboxGroups {
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
-    this.#execs.close();
+    await this.#execs.close();
     await removeGroup(this.#directory);
   }
 }

@@ -40,7 +40,7 @@ export interface TreeOptions {
 /** The groups of one engine instance. */
 export interface GroupTree {
   /** @throws CprgError when a group cannot be made or a value is not taken */
-  createSandbox(name: string, limits: GroupLimits): SandboxGroups;
+  createSandbox(name: string, limits: GroupLimits): Promise<SandboxGroups>;
   /** Removes the instance's groups; the sandboxes' must be gone. */
   close(): Promise<void>;
 }
@@ -55,8 +55,11 @@ export interface SandboxGroups {
   readonly hasMemoryLimit: boolean;
   /** Makes the group of the first exec ahead, while there is nothing else to do. */
   prepare(): void;
-  /** @param initPid host pid of process 1 */
-  createExec(initPid: number, link: ExecLink): ExecGroup;
+  /**
+   * @param initPid host pid of process 1
+   * @throws CprgError when the group cannot be made or a value is not taken
+   */
+  createExec(initPid: number, link: ExecLink): Promise<ExecGroup>;
   /** Tasks that a program's own limit must allow, where no group counts them. */
   taskLimit?(): number;
   /** Bytes in use now. */

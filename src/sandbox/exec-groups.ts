@@ -4,12 +4,13 @@ import type { ExecGroup } from "./cgroup.ts";
 
 /** Gives out groups, one for each exec. */
 export class ExecGroups {
-  readonly #make: (name: string) => ExecGroup;
+  readonly #make: (name: string) => Promise<ExecGroup>;
+  readonly #making = new Set<Promise<unknown>>();
   #made = 0;
-  #ahead: ExecGroup | null = null;
+  #ahead: Promise<ExecGroup> | null = null;
 
   /** @param make makes the group of a name that was never used */
-  constructor(make: (name: string) => ExecGroup) {
+  constructor(make: (name: string) => Promise<ExecGroup>) {
     this.#make = make;
   }
 
@@ -18,19 +19,30 @@ export class ExecGroups {
     this.#ahead ??= this.#next();
   }
 
-  take(): ExecGroup {
+  take(): Promise<ExecGroup> {
     const group = this.#ahead ?? this.#next();
     this.#ahead = null;
     return group;
   }
 
-  /** Closes the descriptors of one that was made for an exec which never came. */
-  close(): void {
-    this.#ahead?.sent();
+  /**
+   * Resolves when none is being made any more; closes the descriptors of one that was made for an
+   * exec which never came.
+   */
+  async close(): Promise<void> {
+    const ahead = this.#ahead;
+    this.#ahead = null;
+    await Promise.allSettled(this.#making);
+    await ahead?.then((group) => group.sent()).catch(() => undefined);
   }
 
-  #next(): ExecGroup {
+  #next(): Promise<ExecGroup> {
     this.#made += 1;
-    return this.#make(`exec-${this.#made}`);
+    const making = this.#make(`exec-${this.#made}`);
+    this.#making.add(making);
+    // Whoever takes it hears of a failure; nobody may.
+    const settled = (): void => void this.#making.delete(making);
+    making.then(settled, settled);
+    return making;
   }
 }

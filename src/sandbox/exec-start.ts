@@ -70,9 +70,9 @@ interface Pipes {
  */
 export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Promise<LocalExec> {
   const limits = execLimits(host.limits, spec.limits);
-  await ownTurn();
   const before = id === FIRST_ID ? NOTHING_COUNTED : tallyOf(host.sandbox.groups);
-  const group = host.sandbox.groups.createExec(host.sandbox.pid, linkTo(host, id));
+  const group = await host.sandbox.groups.createExec(host.sandbox.pid, linkTo(host, id));
+  await ownTurn();
   const reports = listenFor(host.sandbox.channel, id);
   let pipes: Pipes | null = null;
   try {

@@ -6,7 +6,7 @@
 import { assert, CprgError } from "../core/errors.ts";
 
 /** `CPRG_ABI`. */
-export const ABI = 3;
+export const ABI = 4;
 
 /** Bounds of the header that the server checks before it sends. */
 export const BOUNDS = {
@@ -28,6 +28,7 @@ export const SIZES = {
   error: 16,
   launch: 80,
   launched: 16,
+  launchJob: 120,
   wait: 16,
   statfs: 40,
   request: 80,
@@ -76,6 +77,7 @@ export const REPORT = {
   exited: 5,
   transferred: 6,
   violation: 7,
+  launched: 8,
 } as const;
 
 /** `enum cprg_entry_type`, and the magic number of an entry. */
@@ -238,6 +240,9 @@ export const LAUNCH = {
   gidProgram: 72,
   idInside: 76,
 } as const;
+
+/** Offsets of `struct cprg_launch_job`; its request is at 0. */
+export const LAUNCH_JOB = { launched: 80, error: 96, result: 112 } as const;
 
 /** Offsets of `struct cprg_plan`. */
 export const PLAN = {

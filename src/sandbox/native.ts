@@ -1,7 +1,7 @@
 /**
  * The border to C, and the only importer of bun:ffi: loads libcprg.so and wraps each of its exports
  * in a typed function. bun:ffi checks nothing, so every argument is made here, every buffer lives
- * for the whole call, and the library is never closed.
+ * for the whole call (a launch's until it is done), and the library is never closed.
  */
 
 import { dlopen } from "bun:ffi";
@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { TerminalSize } from "../provider/contract.ts";
 import { readEmbedded } from "./embedded.ts";
-import { BOUNDS, checkAbi, LAUNCH, SIZES } from "./layout.ts";
+import { BOUNDS, checkAbi, LAUNCH, LAUNCH_JOB, SIZES } from "./layout.ts";
 import { errnoName, stepError } from "./steps.ts";
 
 const EAGAIN = 11;
@@ -20,7 +20,9 @@ const DRAIN_BYTES = 256 * 1024;
 const SYMBOLS = {
   cprg_abi: { args: ["ptr"], returns: "i32" },
   cprg_memfd: { args: ["ptr", "ptr", "u64"], returns: "i32" },
-  cprg_launch: { args: ["ptr", "ptr", "ptr"], returns: "i32" },
+  cprg_launcher: { args: ["ptr"], returns: "i32" },
+  cprg_launch_later: { args: ["i32", "ptr"], returns: "i32" },
+  cprg_launch_done: { args: ["ptr"], returns: "i32" },
   cprg_launch_end: { args: ["u64"], returns: "i32" },
   cprg_socketpair: { args: ["ptr"], returns: "i32" },
   cprg_pipe: { args: ["ptr", "u32"], returns: "i32" },
@@ -56,7 +58,7 @@ export class NativeError extends Error {
   }
 }
 
-/** What `launch` needs; descriptors stay the caller's. */
+/** What `launch` needs; descriptors stay the caller's, and open until the launch is done. */
 export interface LaunchRequest {
   readonly map: number;
   readonly controlFd: number;
@@ -75,6 +77,16 @@ export interface Launched {
   readonly pidfd: number;
   /** For `launchEnd`, once it is ready or gone. */
   readonly arena: bigint;
+}
+
+/** A launch that the launcher's thread does. */
+export interface Launching {
+  /**
+   * Process 1, or null while the launch is not done: LAUNCHED on the report pipe says when.
+   *
+   * @throws CprgError naming the step that failed
+   */
+  take(): Launched | null;
 }
 
 /** Sizes of a file system, in blocks and inodes. */
@@ -115,11 +127,62 @@ export interface NativeOptions {
   readonly memfd?: boolean;
 }
 
+function encodeLaunch(view: DataView, request: LaunchRequest & { readonly initFd: number }): void {
+  const set = (at: number, value: number): void => view.setInt32(at, value, true);
+  set(LAUNCH.size, SIZES.launch);
+  set(LAUNCH.map, request.map);
+  set(LAUNCH.initFd, request.initFd);
+  set(LAUNCH.controlFd, request.controlFd);
+  set(LAUNCH.reportFd, request.reportFd);
+  set(LAUNCH.cgroupDirFd, request.cgroupDirFd);
+  set(LAUNCH.cgroupCount, request.cgroupFds.length);
+  request.cgroupFds.forEach((fd, index) => {
+    set(LAUNCH.cgroupFds + 4 * index, fd);
+  });
+  for (const at of [LAUNCH.uidInit, LAUNCH.gidInit]) set(at, request.uidInit);
+  for (const at of [LAUNCH.uidProgram, LAUNCH.gidProgram]) set(at, request.uidProgram);
+  set(LAUNCH.idInside, request.idInside);
+}
+
+/** Asks the thread that launches: one for the process, from the first launch on. */
+let launcher: number | null = null;
+
+function startLauncher(library: Library): number {
+  const error = new Int32Array(SIZES.error / 4);
+  const fd = library.cprg_launcher(error);
+  if (fd < 0) throw startError([...error], -fd);
+  return fd;
+}
+
+/** @param fields of `struct cprg_error` */
+function startError([step = 0, index = 0, errno]: readonly number[], fallback: number): CprgError {
+  return stepError({ step, index, errno: errno ?? fallback }, { op: "start a sandbox" });
+}
+
+/** @throws CprgError naming the step that failed */
+function launchedBy(job: DataView): Launched {
+  const number = (at: number): number => job.getInt32(at, true);
+  const result = number(LAUNCH_JOB.result);
+  if (result < 0) {
+    throw startError(
+      [0, 4, 8].map((at) => number(LAUNCH_JOB.error + at)),
+      -result,
+    );
+  }
+  return {
+    pid: number(LAUNCH_JOB.launched),
+    pidfd: number(LAUNCH_JOB.launched + 4),
+    arena: job.getBigUint64(LAUNCH_JOB.launched + 8, true),
+  };
+}
+
 /** The shim. One for each process; it is never unloaded. */
 export class Native {
   readonly #library: Library;
   readonly #initFd: number;
   readonly #monotonicNs: () => bigint;
+  /** Memory that the thread works on. */
+  readonly #jobs = new Set<Uint8Array>();
   /** Where drained bytes go; never looked at. */
   readonly #drained = new Uint8Array(DRAIN_BYTES);
 
@@ -152,39 +215,24 @@ export class Native {
   }
 
   /**
-   * Starts process 1.
+   * Starts process 1, on a thread of its own: clone(2) waits for locks of the whole system.
    *
-   * @throws CprgError naming the step
+   * @throws CprgError when there is no such thread, NativeError when it cannot be asked
    */
-  launch(request: LaunchRequest): Launched {
-    const bytes = new Uint8Array(SIZES.launch);
-    const view = new DataView(bytes.buffer);
-    const set = (at: number, value: number): void => view.setInt32(at, value, true);
-    set(LAUNCH.size, SIZES.launch);
-    set(LAUNCH.map, request.map);
-    set(LAUNCH.initFd, this.#initFd);
-    set(LAUNCH.controlFd, request.controlFd);
-    set(LAUNCH.reportFd, request.reportFd);
-    set(LAUNCH.cgroupDirFd, request.cgroupDirFd);
-    set(LAUNCH.cgroupCount, request.cgroupFds.length);
-    request.cgroupFds.forEach((fd, index) => {
-      set(LAUNCH.cgroupFds + 4 * index, fd);
-    });
-    for (const at of [LAUNCH.uidInit, LAUNCH.gidInit]) set(at, request.uidInit);
-    for (const at of [LAUNCH.uidProgram, LAUNCH.gidProgram]) set(at, request.uidProgram);
-    set(LAUNCH.idInside, request.idInside);
-    const out = new Uint8Array(SIZES.launched);
-    const error = new Int32Array(SIZES.error / 4);
-    const result = this.#library.cprg_launch(bytes, out, error);
-    if (result < 0) {
-      const [step = 0, index = 0, errno = -result] = error;
-      throw stepError({ step, index, errno }, { op: "start a sandbox" });
-    }
-    const launched = new DataView(out.buffer);
+  launch(request: LaunchRequest): Launching {
+    const job = new Uint8Array(new ArrayBuffer(SIZES.launchJob));
+    encodeLaunch(new DataView(job.buffer), { ...request, initFd: this.#initFd });
+    launcher ??= startLauncher(this.#library);
+    this.#jobs.add(job);
+    const asked = this.#library.cprg_launch_later(launcher, job);
+    if (asked < 0) this.#jobs.delete(job);
+    this.#check("launch_later", asked);
     return {
-      pid: launched.getInt32(0, true),
-      pidfd: launched.getInt32(4, true),
-      arena: launched.getBigUint64(8, true),
+      take: () => {
+        if (this.#library.cprg_launch_done(job) === 0) return null;
+        this.#jobs.delete(job);
+        return launchedBy(new DataView(job.buffer));
+      },
     };
   }
 

@@ -5,15 +5,17 @@
  */
 
 import { closeSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
+import { closeAll } from "./cgroup-files.ts";
 import { childSignal } from "./child-signal.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import { pinMounts } from "./mount-pin.ts";
-import { type Death, type Launched, type Native, NativeError } from "./native.ts";
+import { type Death, type Launched, type Launching, type Native, NativeError } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
@@ -24,6 +26,8 @@ export const SETUP_TIMEOUT_MS = 20_000;
 /** Looks at a killed process 1, and the longest pause between two: SIGCHLD makes it shorter. */
 const REAP_TRIES_MAX = 10_000;
 const REAP_PAUSE_MS = 4;
+/** Between two looks at a launch whose end cannot be heard of. */
+const LAUNCH_PAUSE_MS = 1;
 const SIGKILL = 9;
 
 /** What every sandbox of an engine is made with. */
@@ -80,10 +84,11 @@ export async function startSandbox(host: SandboxHost, options: SandboxOptions): 
       // Ids of a process that cannot be killed must never be another sandbox's.
       if (isGone) ids.release();
     });
-    const groups = host.groups.createSandbox(options.name, options.limits);
+    const groups = await host.groups.createSandbox(options.name, options.limits);
     undo.defer(() => groups.remove());
+    options.signal?.throwIfAborted();
     await ownTurn();
-    const started = launch(host, ids, groups);
+    const started = await launch(host, ids, groups);
     isGone = false;
     pipeEnded = started.channel.ended;
     undo.defer(async () => {
@@ -151,15 +156,22 @@ function sandboxOf(
   };
 }
 
-function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Process1 {
+/** Whatever comes in between, it waits for the launch: until then the descriptors are in use. */
+async function launch(
+  host: SandboxHost,
+  ids: SandboxIds,
+  groups: SandboxGroups,
+): Promise<Process1> {
   const { native } = host;
   const programId = host.idMap === MAP.none ? ids.program : PROGRAM_ID;
   const ours: number[] = [];
   const theirs: number[] = [];
+  let connection: Connection | null = null;
   try {
     const [control, initControl] = keep(native.socketpair(), ours, theirs);
     const [report, initReport] = keep(native.pipe("read"), ours, theirs);
-    const launched = native.launch({
+    connection = new Connection(native, { control, report });
+    const launching = native.launch({
       map: host.idMap,
       controlFd: initControl,
       reportFd: initReport,
@@ -169,13 +181,52 @@ function launch(host: SandboxHost, ids: SandboxIds, groups: SandboxGroups): Proc
       uidProgram: ids.program,
       idInside: programId,
     });
-    return new Process1(native, { launched, programId }, { control, report });
+    const launched = await connection.untilDone(launching);
+    return new Process1(native, { launched, programId }, connection);
   } catch (error) {
-    for (const fd of ours) closeSync(fd);
+    closeAll(theirs);
+    if (connection === null) closeAll(ours);
+    else await connection.end();
     throw error instanceof NativeError ? unconnected(error) : error;
   } finally {
-    for (const fd of theirs) closeSync(fd);
+    closeAll(theirs);
     groups.launched();
+  }
+}
+
+/** The channel to a process 1 that is being started, and what comes on it before its first request. */
+class Connection {
+  readonly channel: InitChannel;
+  readonly #setup = Promise.withResolvers<Report | null>();
+  readonly #launched = Promise.withResolvers<void>();
+
+  constructor(native: Native, fds: { readonly control: number; readonly report: number }) {
+    this.channel = new InitChannel(native, fds, (report) => {
+      if (report?.type !== REPORT.launched) this.#setup.resolve(report);
+      if (report === null || report.type === REPORT.launched) this.#launched.resolve();
+    });
+  }
+
+  /** READY, or that it failed; null when it ended without a word. */
+  get setup(): Promise<Report | null> {
+    return this.#setup.promise;
+  }
+
+  /** Closes both, once nobody has the other ends any more. */
+  async end(): Promise<void> {
+    this.channel.close();
+    await this.channel.ended;
+  }
+
+  /** As clone(2) itself this has no bound. @throws CprgError naming the step that failed */
+  async untilDone(launching: Launching): Promise<Launched> {
+    await this.#launched.promise;
+    for (;;) {
+      const launched = launching.take();
+      if (launched !== null) return launched;
+      // The pipe could not be read.
+      await sleep(LAUNCH_PAUSE_MS);
+    }
   }
 }
 
@@ -222,7 +273,7 @@ class Process1 {
   readonly #programId: number;
   readonly launched: Launched;
   readonly channel: InitChannel;
-  readonly #setup = Promise.withResolvers<Report | null>();
+  readonly #setup: Promise<Report | null>;
   readonly #death = Promise.withResolvers<Death>();
   #isArenaFree = false;
   #isReaping = false;
@@ -230,17 +281,17 @@ class Process1 {
   constructor(
     native: Native,
     { launched, programId }: { readonly launched: Launched; readonly programId: number },
-    fds: { readonly control: number; readonly report: number },
+    { channel, setup }: Connection,
   ) {
     this.#native = native;
     this.#programId = programId;
     this.launched = launched;
-    this.channel = new InitChannel(native, fds, (report) => this.#setup.resolve(report));
+    this.channel = channel;
+    this.#setup = setup;
     // Whoever waits for it hears of it; when nobody does, that is no reason to end the server.
     this.#death.promise.catch(() => undefined);
     void this.channel.ended.then(() => {
       this.#freeArena();
-      this.#setup.resolve(null);
       return this.#reap();
     });
   }
@@ -297,7 +348,7 @@ class Process1 {
     }, SETUP_TIMEOUT_MS);
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
-      return await Promise.race([this.#setup.promise, promise]);
+      return await Promise.race([this.#setup, promise]);
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);

@@ -3,7 +3,7 @@
 import type { ExecGroup } from "./cgroup.ts";
 import {
   closeAll,
-  makeGroup,
+  makeGroupAside,
   openGroupFile,
   readKeyed,
   readPids,
@@ -28,11 +28,20 @@ export class UnifiedExec implements ExecGroup {
   readonly #hasMemory: boolean;
   readonly #fds: number[] = [];
 
-  constructor(native: Native, directory: string, { pids, hasMemory = false }: Controllers = {}) {
+  /** Makes the group. @throws CprgError when it cannot be made or a value is not taken */
+  static async make(
+    native: Native,
+    directory: string,
+    controllers: Controllers,
+  ): Promise<UnifiedExec> {
+    await makeGroupAside(directory);
+    return new UnifiedExec(native, directory, controllers);
+  }
+
+  private constructor(native: Native, directory: string, { pids, hasMemory = false }: Controllers) {
     this.#native = native;
     this.#directory = directory;
     this.#hasMemory = hasMemory;
-    makeGroup(directory);
     try {
       if (hasMemory) setLimit(directory, "memory.oom.group", "1");
       if (pids !== undefined) this.#fds.push(openGroupFile(pids, "tasks"));

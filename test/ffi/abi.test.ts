@@ -16,12 +16,13 @@ function assertedSize(structure: string): number {
 
 describe("cprg_abi()", () => {
   test("answers the sizes that the header asserts", () => {
-    const answer = new Uint32Array(12);
+    const answer = new Uint32Array(13);
     expect(native.cprg_abi(ptr(answer))).toBe(0);
     const structures = [
       "cprg_error",
       "cprg_launch",
       "cprg_launched",
+      "cprg_launch_job",
       "cprg_wait",
       "cprg_statfs",
       "cprg_request",
@@ -31,7 +32,7 @@ describe("cprg_abi()", () => {
       "cprg_report",
       "cprg_entry",
     ];
-    expect([...answer]).toEqual([3, ...structures.map(assertedSize)]);
+    expect([...answer]).toEqual([4, ...structures.map(assertedSize)]);
     expect(assertedSize("cprg_abi")).toBe(answer.byteLength);
   });
 });

@@ -252,7 +252,7 @@ requireHost({ root: true, userns: true }).describe("cprg_launch()", () => {
   const malformed: [string, Uint8Array, number, number][] = [
     ["too short", valid.slice(0, 47), -1, EPROTO],
     ["of another size", patched(0, 52), -1, EPROTO],
-    ["of another ABI", patched(4, 4), -1, EPROTO],
+    ["of another ABI", patched(4, 5), -1, EPROTO],
     ["with too many steps", patched(20, 513), -1, E2BIG],
     ["with steps outside", patched(24, valid.byteLength), -1, EINVAL],
     ["with steps across the end", patched(20, 512), -1, EINVAL],

@@ -90,6 +90,7 @@ export const reportType = {
   exited: 5,
   transferred: 6,
   violation: 7,
+  launched: 8,
 } as const;
 
 export interface PlanStep {
@@ -133,7 +134,7 @@ export function encodePlan(plan: Plan): Uint8Array {
     );
   }
   return message
-    .set(4, 3)
+    .set(4, 4)
     .set(8, plan.unshare)
     .set(12, plan.idProgram)
     .set(16, plan.idMap)

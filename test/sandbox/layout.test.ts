@@ -53,6 +53,7 @@ const EXPECTED: readonly (readonly [string, number])[] = [
     ([name, size]) => [`sizeof(struct cprg_${snake(name)})`, size] as const,
   ),
   ...offsets("cprg_launch", layout.LAUNCH),
+  ...offsets("cprg_launch_job", layout.LAUNCH_JOB),
   ...offsets("cprg_plan", layout.PLAN),
   ...offsets("cprg_plan_step", layout.PLAN_STEP),
   ...offsets("cprg_request", layout.REQUEST_AT),

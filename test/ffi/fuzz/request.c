@@ -69,6 +69,7 @@ static long request_report(int fd, const void *bytes, size_t length) {
         break;
     case CPRG_REPORT_READY:
     case CPRG_REPORT_SETUP_FAILED:
+    case CPRG_REPORT_LAUNCHED:
     default:
         FAKE_NEVER("a report that no request has");
     }

@@ -23,7 +23,7 @@ function refusingHost(remove: () => Promise<void>) {
       },
     },
     ids: { take: () => ({ init: 1, program: 2, release: () => (seen.released += 1) }) },
-    groups: { createSandbox: () => ({ remove, launched: () => undefined }) },
+    groups: { createSandbox: async () => ({ remove, launched: () => undefined }) },
     idMap: MAP.parent,
   } as unknown as SandboxHost;
   return { host, seen };
@@ -80,15 +80,17 @@ describe("a sandbox whose process 1 cannot be reaped", () => {
 /** A host whose process 1 says that it is ready, and ends. */
 function unreapableHost(directory: string): SandboxHost {
   const file = join(directory, "reports");
-  const ready = new Uint8Array(SIZES.report);
-  new DataView(ready.buffer).setUint32(0, REPORT.ready, true);
-  writeFileSync(file, ready);
+  const reports = new Uint8Array(2 * SIZES.report);
+  const view = new DataView(reports.buffer);
+  view.setUint32(0, REPORT.ready, true);
+  view.setUint32(SIZES.report, REPORT.launched, true);
+  writeFileSync(file, reports);
   const open = (path = "/dev/null"): number => openSync(path, "r");
   return {
     native: {
       socketpair: () => [open(), open()],
       pipe: () => [open(file), open()],
-      launch: () => ({ pid: 0, pidfd: open(), arena: 0n }),
+      launch: () => ({ take: () => ({ pid: 0, pidfd: open(), arena: 0n }) }),
       launchEnd: () => undefined,
       send: () => true,
       receiveFds: () => [open()],
@@ -99,7 +101,7 @@ function unreapableHost(directory: string): SandboxHost {
     },
     ids: { take: () => ({ init: 1, program: 2, release: () => undefined }) },
     groups: {
-      createSandbox: () => ({
+      createSandbox: async () => ({
         launchDirFd: -1,
         launchFds: [],
         launched: () => undefined,
