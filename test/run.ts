@@ -82,6 +82,7 @@ const suites: readonly Suite[] = [
     testTimeoutMs: 60 * second,
     isRootless: true,
   },
+  { name: "examples", folder: "test/examples", timeoutMs: 5 * minute, testTimeoutMs: 60 * second },
   { name: "e2e", folder: "test/e2e", timeoutMs: 30 * minute, testTimeoutMs: 60 * second },
 ];
 
