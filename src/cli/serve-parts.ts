@@ -22,6 +22,7 @@ import { openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import type { LoadedConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
+import { openDataDirectory } from "./data-directory.ts";
 import { openEngine } from "./engine.ts";
 import type { JsonLog } from "./log-json.ts";
 import { noEngine, type ServerEngine } from "./no-engine.ts";
@@ -95,6 +96,7 @@ export async function keptPrivileges(
 export async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
   const { kind, log, stack, hurried, privileges, tls, secrets } = options;
+  await openDataDirectory(settings.dataDir);
   const keys = await serverKeys(config);
   secrets.hold(keys.secrets);
   if (tls !== null) holdPem(secrets, tls.key);

@@ -4,13 +4,14 @@
  */
 
 import {
+  createHash,
   createPrivateKey,
   createPublicKey,
   generateKeyPairSync,
   type KeyObject,
   sign,
 } from "node:crypto";
-import { mkdir, rename } from "node:fs/promises";
+import { mkdir, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
@@ -76,8 +77,14 @@ function refusal(path: string): (state: string, cause?: unknown) => CprgError {
       : refused(path, state, "Make it a plain file of this user", cause);
 }
 
+/** A key that another one follows stays beside it: what it sealed is verified with it. */
 async function keepPublic(path: string, pem: string): Promise<void> {
-  if ((await Bun.file(path).exists()) && (await Bun.file(path).text()) === pem) return;
+  const before = (await Bun.file(path).exists()) ? await Bun.file(path).text() : null;
+  if (before === pem) return;
+  if (before !== null) {
+    const name = createHash("sha256").update(before).digest("hex").slice(0, 16);
+    await writeFile(`${path}.${name}`, before, { mode: 0o644 });
+  }
   await rename(await writeTemporary(path, pem, 0o644), path);
 }
 
