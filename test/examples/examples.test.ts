@@ -7,55 +7,72 @@ import { join } from "node:path";
 import { makeHome, readText } from "../e2e/cprg.ts";
 import { serve } from "../e2e/server.ts";
 import { requireHost } from "../helpers/host.ts";
+import { calls, MODEL_KEY, says, startModelServer } from "../helpers/model-server.ts";
 import { startWorkerProcess } from "../worker/process.ts";
 
-/** The example as JavaScript for Node, as a bundler makes it. */
-async function builtForNode(folder: string): Promise<string> {
-  const entrypoints = [join(import.meta.dir, "embed.ts")];
+/** An example as JavaScript for Node, as a bundler makes it. */
+async function builtForNode(name: string, folder: string): Promise<string> {
+  const entrypoints = [join(import.meta.dir, `${name}.ts`)];
   const built = await Bun.build({ entrypoints, target: "node", format: "esm", outdir: folder });
   expect(built.success).toBe(true);
-  return join(folder, "embed.js");
+  return join(folder, `${name}.js`);
 }
 
-requireHost({ programs: ["node"] }).test(
+/** Runs an example on Node with a worker for its one task; the last line that it prints. */
+async function runOnNode(name: string, env: Readonly<Record<string, string>> = {}) {
+  const folder = mkdtempSync(join(tmpdir(), "cprg-embed-"));
+  // Told apart from Bun, which may have put itself in the place of node.
+  const version = Bun.spawnSync(["node", "-p", "process.versions.bun ?? process.versions.node"]);
+  expect(Number.parseInt(version.stdout.toString(), 10)).toBeGreaterThanOrEqual(20);
+  const program = Bun.spawn(["node", await builtForNode(name, folder)], {
+    env: { PATH: process.env["PATH"] ?? "", ...env },
+    stdout: "pipe",
+    stderr: "pipe",
+  });
+  const out = readText(program.stdout);
+  const said = program.stderr.text();
+  try {
+    const [first = ""] = (await out.until(/\n/)).split("\n");
+    const { port, token } = JSON.parse(first) as { port: number; token: string };
+    const worker = startWorkerProcess(port, { words: ["--token", "-", "--once"], stdin: token });
+    try {
+      const lines = (await out.rest()).trim().split("\n");
+      expect([await program.exited, await said]).toEqual([0, ""]);
+      expect(await worker.exited).toBe(0);
+      return JSON.parse(lines[1] ?? "") as unknown;
+    } finally {
+      await worker.end();
+    }
+  } finally {
+    program.kill("SIGKILL");
+    await program.exited;
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+const onNode = requireHost({ programs: ["node"] });
+
+onNode.test(
   "embed.ts on Node: a control plane inside a program, with a runner of its own",
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), "cprg-embed-"));
-    const env = { PATH: process.env["PATH"] ?? "" };
-    // Told apart from Bun, which may have put itself in the place of node.
-    const version = Bun.spawnSync(["node", "-p", "process.versions.bun ?? process.versions.node"]);
-    expect(Number.parseInt(version.stdout.toString(), 10)).toBeGreaterThanOrEqual(20);
-    const program = Bun.spawn(["node", await builtForNode(folder)], {
-      env,
-      stdout: "pipe",
-      stderr: "pipe",
+    expect(await runOnNode("embed")).toEqual({
+      status: "succeeded",
+      result: { status: 0, greeting: "hello, world" },
+      error: null,
     });
-    const out = readText(program.stdout);
-    const said = program.stderr.text();
-    try {
-      const [first = ""] = (await out.until(/\n/)).split("\n");
-      const { port, token } = JSON.parse(first) as { port: number; token: string };
-      const words = ["--token", "-", "--once"];
-      const worker = startWorkerProcess(port, { words, stdin: token });
-      try {
-        const lines = (await out.rest()).trim().split("\n");
-        expect(JSON.parse(lines[1] ?? "")).toEqual({
-          status: "succeeded",
-          result: { status: 0, greeting: "hello, world" },
-          error: null,
-        });
-        expect([await program.exited, await said]).toEqual([0, ""]);
-        expect(await worker.exited).toBe(0);
-      } finally {
-        await worker.end();
-      }
-    } finally {
-      program.kill("SIGKILL");
-      await program.exited;
-      rmSync(folder, { recursive: true, force: true });
-    }
   },
 );
+
+onNode.test("embed-agent.ts on Node: a model does a task on a worker", async () => {
+  await using model = startModelServer((_, index) => {
+    if (index === 0) return calls("write", { path: "a.txt", content: "from node" });
+    if (index === 1) return calls("read", { path: "a.txt" });
+    return says("it is made");
+  });
+  const ended = await runOnNode("embed-agent", { MODEL_URL: model.url, MODEL_KEY });
+  expect(ended).toMatchObject({ status: "succeeded", result: { text: "it is made", steps: 3 } });
+  expect(JSON.stringify(model.requests[2]?.body.messages)).toContain("from node");
+});
 
 requireHost({ programs: ["python3"] }).test(
   "agent.py: an agent in Python drives a worker over HTTP",
