@@ -242,7 +242,8 @@ test("SIGKILL of the control plane under load: what waited is done once, what ra
         else expect(["", "ran\n"]).toContain(runs);
       }
       const interrupted = ends.filter(({ status }) => status === "failed").length;
-      expect(interrupted).toBeLessThanOrEqual(workers.length);
+      // Of each worker: a claim, and one before it whose end was not committed yet.
+      expect(interrupted).toBeLessThanOrEqual(2 * workers.length);
       expect(ends.length - interrupted).toBeGreaterThan(TASKS / 2);
     }
   } finally {
