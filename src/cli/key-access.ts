@@ -15,6 +15,7 @@ import { KeyRegistry } from "../tenancy/key-registry.ts";
 import { type Answer, asAnswer, asAnswers, asText } from "./answers.ts";
 import { requestJson, type ServerAccess } from "./client.ts";
 import { type ClientFlagValues, serverAccess } from "./client-flags.ts";
+import { openDataDirectory } from "./data-directory.ts";
 import { defaultDataDir } from "./paths.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -44,6 +45,7 @@ export async function openKeys(flags: KeyAccessFlags, terminal: Terminal): Promi
   if (flags.key !== undefined && !isHere) return await remote();
   const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
   const path = flags.db ?? join(dataDir, "cprg.db");
+  if (flags.db === undefined) await openDataDirectory(dataDir);
   try {
     return await localKeys(path);
   } catch (error) {

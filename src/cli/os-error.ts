@@ -16,3 +16,13 @@ export function fromOsError(thrown: unknown): CprgError | null {
   const text = isWrite ? `Cannot write output: ${code}` : `Cannot go on: ${thrown.message}`;
   return new CprgError(isWrite ? "unknown" : "failed_precondition", text, { cause: thrown });
 }
+
+/** The error of a file that cannot be written, by its name; codes as {@link fromOsError}. */
+export function unwritable(path: string, cause: unknown): CprgError {
+  const { code, syscall } = cause as NodeJS.ErrnoException;
+  return new CprgError(
+    syscall === "write" ? "unknown" : "failed_precondition",
+    `Cannot write "${path}": ${code ?? "unknown error"}`,
+    { cause },
+  );
+}

@@ -1,10 +1,11 @@
 /** `--out DIR`: files that a program left in `/workspace/out`, copied out before its sandbox goes. */
 
 import { constants } from "node:fs";
-import { mkdir, open } from "node:fs/promises";
+import { mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import type { Artifact, ExecLease, ExecProvider } from "../provider/contract.ts";
+import { unwritable } from "./os-error.ts";
 
 /** A provider whose leases hand over their artifacts, and what came of it. */
 export interface ArtifactCollector {
@@ -69,9 +70,28 @@ function beforeRelease(lease: ExecLease, act: (lease: ExecLease) => Promise<void
   };
 }
 
+/** Makes the directory. @throws CprgError naming it */
+export async function makeOutDirectory(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true });
+  } catch (error) {
+    throw unwritable(path, error);
+  }
+}
+
+/** @throws CprgError naming the file; nobody finds half of it */
 async function writeArtifact(directory: string, artifact: Artifact): Promise<void> {
   const path = join(directory, checkPath(artifact.path));
-  await mkdir(dirname(path), { recursive: true });
+  await makeOutDirectory(dirname(path));
+  try {
+    await writeFile(path, artifact);
+  } catch (error) {
+    await rm(path, { force: true });
+    throw CprgError.is(error) ? error : unwritable(path, error);
+  }
+}
+
+async function writeFile(path: string, artifact: Artifact): Promise<void> {
   const { O_WRONLY, O_CREAT, O_TRUNC, O_NOFOLLOW } = constants;
   const flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
   // No set-user-id or sticky bit leaves a sandbox.

@@ -15,19 +15,20 @@ import type { Store } from "../store/contract.ts";
 import { memoryStore } from "../store/memory-store.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
+import { openDataDirectory } from "./data-directory.ts";
 import { openEngine } from "./engine.ts";
 import { engineFlagValues } from "./engine-flags.ts";
 import { EXIT } from "./exit-code.ts";
 import { type JsonLog, jsonLog } from "./log-json.ts";
 import { reportError } from "./report-error.ts";
-import { collectArtifacts } from "./run-artifacts.ts";
+import { collectArtifacts, makeOutDirectory } from "./run-artifacts.ts";
 import { languageRefusal } from "./run-language.ts";
 import { runLocally } from "./run-local.ts";
 import { RunOutput } from "./run-output.ts";
 import { type ReportedEnd, reportClamped, reportEnd, runExitCode } from "./run-report.ts";
 import type { RunRequest } from "./run-request.ts";
 import { takeSignals } from "./run-stop.ts";
-import { writeWhole } from "./save-export.ts";
+import { checkPlace, writeWhole } from "./save-export.ts";
 import type { LogSpec } from "./settings-parse.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -47,6 +48,11 @@ export async function runHere(request: RunRequest, { flags, terminal }: RunWishe
   const config = await loadConfig({ flags: settings, env: terminal.env, uid: terminal.uid });
   const spec = specOf(request, config);
   await reportClamped(request.limits, { ...spec.limits }, terminal);
+  if (flags.save !== undefined) {
+    await checkPlace(flags.save);
+    await openDataDirectory(config.settings.dataDir);
+  }
+  if (flags.out !== undefined) await makeOutDirectory(flags.out);
 
   const stop = new StopSwitch();
   const output = new RunOutput(terminal, () => stop.stop({ reason: "user", graceMs: 0 }));

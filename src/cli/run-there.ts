@@ -14,7 +14,7 @@ import { cancelRemote, followRemote, submitRemote } from "./run-remote.ts";
 import { reportClamped, reportEnd, runExitCode } from "./run-report.ts";
 import type { RunRequest } from "./run-request.ts";
 import { takeSignals } from "./run-stop.ts";
-import { saveExport } from "./save-export.ts";
+import { checkPlace, saveExport } from "./save-export.ts";
 import type { Terminal } from "./terminal.ts";
 
 /** How a run is wanted. */
@@ -35,6 +35,7 @@ export interface RemoteWishes {
 export async function runThere(request: RunRequest, wishes: RemoteWishes): Promise<number> {
   const { flags, terminal, server } = wishes;
   refuseLocalFlags(flags);
+  if (flags.save !== undefined) await checkPlace(flags.save);
   const access = await serverAccess({ ...flags, server }, terminal);
   const job = await submitRemote(access, request).catch((error: unknown) => {
     throw languageRefusal(error, request.language, '"cprg languages" lists those of the server');
@@ -65,9 +66,9 @@ export async function runThere(request: RunRequest, wishes: RemoteWishes): Promi
     },
   });
   if (failedCancel !== null) throw (failedCancel as { error: unknown }).error;
+  if (end !== null && flags.save !== undefined) await saveExport(access, job.id, flags.save);
   if (output.isClosed) return EXIT.closedOutput;
   if (end === null) return exitCodeOfSignal(signals.first ?? "SIGINT");
-  if (flags.save !== undefined) await saveExport(access, job.id, flags.save);
   if (flags.json) await printResult(access, job.id, terminal);
   const circumstances = { command: "run", limits: job.limits, stoppedBy: signals.first };
   await reportEnd(end, circumstances, terminal);

@@ -1,9 +1,11 @@
 /** A job's sealed log, from a server into a file that appears only when it is whole. */
 
-import { open, rename, rm, stat } from "node:fs/promises";
+import { access, constants, open, rename, rm, stat } from "node:fs/promises";
+import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import { download, type ServerAccess } from "./client.ts";
 import { jobPath } from "./client-stream.ts";
+import { unwritable } from "./os-error.ts";
 
 /** A log of a long run is large. */
 const EXPORT_TIMEOUT_MS = 3_600_000;
@@ -12,6 +14,22 @@ const EXPORT_TIMEOUT_MS = 3_600_000;
 export async function saveExport(access: ServerAccess, id: string, path: string): Promise<void> {
   const request = { path: `${jobPath(id)}/replay?format=ndjson`, timeoutMs: EXPORT_TIMEOUT_MS };
   await writeWhole(path, async (write) => await download(access, request, write));
+}
+
+/**
+ * Looks whether a file can be written, before the work that it is to hold.
+ *
+ * @throws CprgError `failed_precondition` naming it
+ */
+export async function checkPlace(path: string): Promise<void> {
+  try {
+    const there = await stat(path).catch(() => null);
+    if (there?.isDirectory()) throw Object.assign(new Error("a directory"), { code: "EISDIR" });
+    // A device or pipe is written to, and what it says shows then.
+    if (there === null || there.isFile()) await access(dirname(path), constants.W_OK);
+  } catch (error) {
+    throw unwritable(path, error);
+  }
 }
 
 /** Writes a file beside its place and renames it there: nobody finds half of it. */
@@ -55,14 +73,4 @@ async function isSpecial(path: string): Promise<boolean> {
     // It is not there yet; whatever else is wrong shows when it is written.
     return false;
   }
-}
-
-function unwritable(path: string, cause: unknown): CprgError {
-  const { code, syscall } = cause as NodeJS.ErrnoException;
-  return new CprgError(
-    // As in os-error.ts: a path that cannot be opened is a mistake, a full disk is none.
-    syscall === "write" ? "unknown" : "failed_precondition",
-    `Cannot write "${path}": ${code ?? "unknown error"}`,
-    { cause },
-  );
 }

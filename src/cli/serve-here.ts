@@ -21,6 +21,7 @@ import { openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import { type ConfigInput, type LoadedConfig, loadConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
+import { openDataDirectory } from "./data-directory.ts";
 import { openEngine } from "./engine.ts";
 import { EXIT } from "./exit-code.ts";
 import { type JsonLog, jsonLog } from "./log-json.ts";
@@ -141,6 +142,7 @@ function shareOf({ capacity }: EngineStatus, percent: number): number {
 async function openParts(config: LoadedConfig, options: OpenOptions): Promise<ServerParts> {
   const { settings } = config;
   const { log, stack, hurried, privileges, tls, secrets } = options;
+  await openDataDirectory(settings.dataDir);
   const keys = await serverKeys(config);
   secrets.hold(keys.secrets);
   if (tls !== null) secrets.hold(tls.key.split("\n").filter((line) => !line.startsWith("-")));
@@ -159,6 +161,7 @@ async function openParts(config: LoadedConfig, options: OpenOptions): Promise<Se
   const shared = { store, feed, provider: engine, signingKey, instance };
   const sandboxes = new SandboxService({
     ...shared,
+    secrets,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
     tenantMemMb: shareOf(engine.status(), settings.tenantSandboxPercent),

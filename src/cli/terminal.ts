@@ -44,6 +44,7 @@ export interface Terminal {
   /** Standard input, in chunks. */
   readStdin(): AsyncIterable<Uint8Array>;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The working directory; `.` where it was removed, so that only what is in it is missing. */
   readonly directory: string;
   /** Effective user id. */
   readonly uid: number;
@@ -129,7 +130,7 @@ export function processTerminal(): Terminal {
     raw: () => (isatty(0) && isatty(1) ? openRawTerminal() : null),
     readStdin: () => Bun.stdin.stream(),
     env: process.env,
-    directory: process.cwd(),
+    directory: workingDirectory(),
     uid: process.geteuid?.() ?? -1,
     onSignal(name, listener) {
       if (isIgnored(name)) return () => undefined;
@@ -137,6 +138,15 @@ export function processTerminal(): Terminal {
       return () => process.off(name, listener);
     },
   };
+}
+
+function workingDirectory(): string {
+  try {
+    return process.cwd();
+  } catch {
+    // getcwd(3) finds no name for it.
+    return ".";
+  }
 }
 
 /** Whether this process ignores a signal: bit n - 1 of SigIgn (proc_pid_status(5)). */

@@ -19,20 +19,13 @@ export function neverRan(reason: Reason, error?: Outcome["error"]): Outcome {
   };
 }
 
-/** By errno: what the one who runs the server can do. */
-const DESCRIPTOR_HINTS: Readonly<Record<string, string>> = {
-  EMFILE: "The server has too many connections and files open: raise its limit (ulimit -n)",
-  ENFILE: "The host has too many files open: raise fs.file-max",
-};
-
 /** What of an error belongs into the log of a job: never its cause. */
 export function outcomeError(thrown: unknown): NonNullable<Outcome["error"]> {
   const error = CprgError.from(thrown);
-  const hint = error.hint ?? DESCRIPTOR_HINTS[error.setup?.errnoName ?? ""];
   return {
     message: CprgError.is(thrown) ? error.message : "The server failed; its own log has the cause",
     ...(error.setup === undefined ? {} : { step: error.setup.step }),
-    ...(hint === undefined ? {} : { hint }),
+    ...(error.hint === undefined ? {} : { hint: error.hint }),
   };
 }
 

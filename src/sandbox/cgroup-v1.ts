@@ -20,7 +20,6 @@ import {
   openGroupFile,
   readCount,
   readKeyed,
-  readPids,
   removeGroup,
   removeSharedGroup,
   setLimit,
@@ -28,9 +27,9 @@ import {
 } from "./cgroup-files.ts";
 import type { V1Host } from "./cgroup-hierarchy.ts";
 import { ExecGroups } from "./exec-groups.ts";
-import { killPids } from "./kill-group.ts";
 import type { Native } from "./native.ts";
-import { UnifiedExec } from "./unified-exec.ts";
+import { cpuacctUs, pidsExec } from "./pids-exec.ts";
+import { unifiedExec } from "./unified-exec.ts";
 
 const MIB = 1024 * 1024;
 const CPU_PERIOD_US = 100_000;
@@ -183,11 +182,10 @@ class V1Sandbox implements SandboxGroups {
   }
 
   #makeExec(name: string): Promise<ExecGroup> {
-    return this.#places.unified === null
-      ? PidsExec.make(this.#native, this.#places, name)
-      : UnifiedExec.make(this.#native, join(this.#places.unified, name), {
-          pids: this.#places.pids,
-        });
+    const { unified, pids, cpuacct } = this.#places;
+    return unified === null
+      ? pidsExec(this.#native, join(pids, name), cpuacct)
+      : unifiedExec(this.#native, join(unified, name), { pids });
   }
 
   memoryBytes(): number | null {
@@ -217,78 +215,12 @@ class V1Sandbox implements SandboxGroups {
   cpuUs(): number {
     const { unified, cpuacct } = this.#places;
     if (unified !== null) return readKeyed(unified, "cpu.stat", "usage_usec") ?? 0;
-    return cpuacct === null ? 0 : Math.floor((readCount(cpuacct, "cpuacct.usage") ?? 0) / 1000);
+    return cpuacctUs(cpuacct);
   }
 
   async remove(): Promise<void> {
     closeAll(this.#fds);
     await this.#execs.close();
     for (const directory of directoriesOf(this.#places)) await removeGroup(directory);
-  }
-}
-
-/** An exec where no cgroup2 is mounted: a group of pids, emptied by hand. */
-class PidsExec implements ExecGroup {
-  readonly #native: Native;
-  readonly #directory: string;
-  readonly #cpuacct: string | null;
-  readonly #cpuUsAtStart: number;
-  readonly #fds: number[] = [];
-
-  static async make(native: Native, places: Places, name: string): Promise<PidsExec> {
-    const directory = join(places.pids, name);
-    await makeGroupAside(directory);
-    return new PidsExec(native, directory, places.cpuacct);
-  }
-
-  private constructor(native: Native, directory: string, cpuacct: string | null) {
-    this.#native = native;
-    this.#cpuacct = cpuacct;
-    this.#directory = directory;
-    this.#cpuUsAtStart = this.#totalCpuUs();
-    try {
-      this.#fds.push(openGroupFile(this.#directory, "tasks"));
-    } catch (error) {
-      void this.remove();
-      throw error;
-    }
-  }
-
-  get fds(): readonly number[] {
-    return this.#fds;
-  }
-
-  sent(): void {
-    closeAll(this.#fds);
-  }
-
-  processes(): readonly number[] {
-    return readPids(this.#directory);
-  }
-
-  isEmpty(): boolean {
-    return readPids(this.#directory, "tasks").length === 0;
-  }
-
-  kill(): void {
-    killPids(this.#native, this.#directory);
-  }
-
-  /** v1 counts a refusal in the group of whoever forks, not in the one with the limit. */
-  pidsRefused(): number {
-    return readKeyed(this.#directory, "pids.events", "max") ?? 0;
-  }
-
-  cpuUs(): number {
-    return this.#totalCpuUs() - this.#cpuUsAtStart;
-  }
-
-  remove(): Promise<void> {
-    return removeGroup(this.#directory);
-  }
-
-  #totalCpuUs(): number {
-    if (this.#cpuacct === null) return 0;
-    return Math.floor((readCount(this.#cpuacct, "cpuacct.usage") ?? 0) / 1000);
   }
 }

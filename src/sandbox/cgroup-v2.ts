@@ -31,7 +31,7 @@ import {
 import type { V2Host } from "./cgroup-hierarchy.ts";
 import { ExecGroups } from "./exec-groups.ts";
 import type { Native } from "./native.ts";
-import { UnifiedExec } from "./unified-exec.ts";
+import { unifiedExec } from "./unified-exec.ts";
 
 const MIB = 1024 * 1024;
 const CPU_PERIOD_US = 100_000;
@@ -80,7 +80,7 @@ class V2Sandbox implements SandboxGroups {
   readonly #run: string;
   readonly #fds: number[] = [];
   readonly #execs = new ExecGroups((name) =>
-    UnifiedExec.make(this.#native, join(this.#run, name), { hasMemory: true }),
+    unifiedExec(this.#native, join(this.#run, name), { hasMemory: true }),
   );
   readonly hasMemoryLimit = true;
   readonly launchDirFd: number;

@@ -6,6 +6,7 @@ import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { ExecSpec, OutputChannel, TerminalSize } from "../provider/contract.ts";
 import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
+import { descriptorError } from "./descriptor-error.ts";
 import { emptyGroup } from "./empty-group.ts";
 import { LocalExec } from "./exec.ts";
 import { type ExecBounds, execLimits, execRlimits } from "./exec-limits.ts";
@@ -99,7 +100,7 @@ export async function startExec(host: ExecHost, spec: ExecSpec, id: number): Pro
   } catch (error) {
     if (pipes !== null) closeOurs(pipes);
     await dropGroup(host, group);
-    throw error;
+    throw descriptorError(error, startOf(spec));
   } finally {
     if (pipes !== null) for (const fd of pipes.theirs) closeSync(fd);
     group.sent();
@@ -289,8 +290,13 @@ function feed(input: InputPipe | null, bytes: Uint8Array): void {
   void input?.close();
 }
 
+/** What a failed step failed to do. */
+function startOf({ executable }: ExecSpec): string {
+  return `start ${JSON.stringify(executable.slice(0, 256))}`;
+}
+
 function execError(report: Report, spec: ExecSpec): CprgError {
-  const op = `start ${JSON.stringify(spec.executable.slice(0, 256))}`;
+  const op = startOf(spec);
   if (report.step === STEP_DIRECTORY) {
     return stepError(report, {
       op,

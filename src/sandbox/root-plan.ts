@@ -240,7 +240,8 @@ function isBeneath(path: string, directories: readonly string[]): boolean {
 function checkBinds(binds: readonly Bind[]): readonly Bind[] {
   for (const { source, target } of binds) {
     const isPlain = target.startsWith("/") && posix.normalize(target) === target;
-    const isTaken = target === "/" || isBeneath(target, RESERVED);
+    const isHiding = WRITABLE.some(({ path }) => isBeneath(path, [target]));
+    const isTaken = target === "/" || isHiding || isBeneath(target, RESERVED);
     const isSource =
       source.startsWith("/") &&
       posix.normalize(source) === source &&
@@ -249,7 +250,7 @@ function checkBinds(binds: readonly Bind[]): readonly Bind[] {
     if (isPlain && !isTaken && isSource) continue;
     throw new CprgError("invalid_argument", `Cannot bind "${source}" on "${target}" in a sandbox`, {
       field: "binds",
-      hint: "Both are absolute paths without `..` or a trailing slash; /, /proc, /dev and /sys are not allowed",
+      hint: "Both are absolute paths without `..` or a trailing slash; /, /proc, /dev and /sys are not allowed, nor what hides a place to write: /workspace, /home/agent, /tmp",
     });
   }
   return binds;

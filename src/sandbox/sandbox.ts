@@ -11,11 +11,12 @@ import type { Limits } from "../core/limits.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { closeAll } from "./cgroup-files.ts";
 import { childSignal } from "./child-signal.ts";
+import { descriptorError } from "./descriptor-error.ts";
 import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import { pinMounts } from "./mount-pin.ts";
-import { type Death, type Launched, type Launching, type Native, NativeError } from "./native.ts";
+import type { Death, Launched, Launching, Native } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
@@ -187,7 +188,7 @@ async function launch(
     closeAll(theirs);
     if (connection === null) closeAll(ours);
     else await connection.end();
-    throw error instanceof NativeError ? unconnected(error) : error;
+    throw descriptorError(error, "start a sandbox");
   } finally {
     closeAll(theirs);
     groups.launched();
@@ -228,12 +229,6 @@ class Connection {
       await sleep(LAUNCH_PAUSE_MS);
     }
   }
-}
-
-/** The socket or the pipe to process 1 could not be made. */
-function unconnected({ call, errno }: NativeError): CprgError {
-  const failure = { step: DESCRIPTORS_STEP, index: 0, errno };
-  return stepError(failure, { op: "start a sandbox", subject: call });
 }
 
 /** Notes both ends of a new connection, for whoever closes them. */
@@ -395,5 +390,4 @@ class Process1 {
   }
 }
 
-const DESCRIPTORS_STEP = 19;
 const MOUNT_STEP = 37;

@@ -34,7 +34,7 @@ export const STEPS: Readonly<Record<number, Step>> = {
   16: { name: "wait_map", fix: BUSY_FIX },
   17: { name: "cgroup", fix: CGROUP_FIX },
   18: { name: "become_root", fix: USERNS_FIX },
-  19: { name: "descriptors", fix: "Raise the server's limit of open files (ulimit -n)" },
+  19: { name: "descriptors", fix: REFUSED_FIX },
   20: {
     name: "exec_init",
     fix: "The kernel refuses to execute memfds: sysctl vm.memfd_noexec=1 or lower",
@@ -92,8 +92,21 @@ export const STEPS: Readonly<Record<number, Step>> = {
   82: { name: "commit", fix: TRANSFER_FIX },
 };
 
+/** The first step of what process 1 does for programs and transfers, with descriptors of its own. */
+const INSIDE_STEP = 64;
+/** Of the server's own steps: what these say is the same whichever of them fails. */
+const SHORTAGE_FIXES: Readonly<Record<string, string>> = {
+  EMFILE: "The server has too many connections and files open: raise its limit (ulimit -n)",
+  ENFILE: "The host has too many files open: raise fs.file-max",
+  EAGAIN: FORK_FIX,
+  ENOMEM: BUSY_FIX,
+};
+
+/** Of two names for one, the usual comes first: EAGAIN, EWOULDBLOCK. */
 const ERRNO_NAMES = new Map<number, string>(
-  Object.entries(constants.errno).map(([name, value]) => [value, name]),
+  Object.entries(constants.errno)
+    .toReversed()
+    .map(([name, value]) => [value, name]),
 );
 
 /** `ENOENT` for 2; `errno 4095` for what has no name. */
@@ -146,7 +159,10 @@ export interface StepErrorOptions {
   readonly reason?: string;
 }
 
-/** The error of a failed step: names the step, the errno and the fix. */
+/**
+ * The error of a failed step: names the step, the errno and the fix. Where the host is short of
+ * something it is `unavailable`, else `failed_precondition` unless the options say otherwise.
+ */
 export function stepError(failure: StepFailure, options: StepErrorOptions): CprgError {
   const step = STEPS[failure.step] ?? { name: `step ${failure.step}`, fix: BUG_FIX };
   const setup: SetupFailure = {
@@ -155,10 +171,13 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     errno: failure.errno,
     errnoName: errnoName(failure.errno),
   };
+  const shortage = failure.step < INSIDE_STEP ? SHORTAGE_FIXES[setup.errnoName] : undefined;
+  const code = shortage === undefined ? "failed_precondition" : "unavailable";
   const what = options.subject === undefined ? step.name : `${step.name} "${options.subject}"`;
-  return new CprgError(
-    options.code ?? "failed_precondition",
-    `Cannot ${options.op}: ${what}: ${setup.errnoName}`,
-    { op: options.op, reason: options.reason ?? "SETUP_FAILED", hint: step.fix, setup },
-  );
+  return new CprgError(options.code ?? code, `Cannot ${options.op}: ${what}: ${setup.errnoName}`, {
+    op: options.op,
+    reason: options.reason ?? "SETUP_FAILED",
+    hint: shortage ?? step.fix,
+    setup,
+  });
 }

@@ -8,6 +8,7 @@ import { CprgError } from "../core/errors.ts";
 import { startTimer } from "../core/timer.ts";
 import type { EntrySink, TransferOptions } from "../provider/contract.ts";
 import { decodeArchive } from "./archive.ts";
+import { descriptorError } from "./descriptor-error.ts";
 import { sandboxGone } from "./init-channel.ts";
 import { InputPipe } from "./input.ts";
 import { killUntil } from "./kill-until.ts";
@@ -57,7 +58,7 @@ export async function unpack(
   transfer: Transfer,
   stream: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
 ): Promise<void> {
-  const [theirs, ours] = host.native.pipe("write");
+  const [theirs, ours] = openPipe(host, "write", `put files into ${transfer.path}`);
   const pipe = new InputPipe(ours);
   const running = await begin(host, { ...transfer, type: "unpack", theirs }).catch((error) => {
     pipe.abandon();
@@ -102,7 +103,7 @@ async function feed(
  * @throws CprgError as {@link unpack}
  */
 export async function pack(host: TransferHost, transfer: Transfer, sink: EntrySink): Promise<void> {
-  const [ours, theirs] = host.native.pipe("read");
+  const [ours, theirs] = openPipe(host, "read", `take files out of ${transfer.path}`);
   const running = await begin(host, { ...transfer, type: "pack", theirs }).catch((error) => {
     closeSync(ours);
     throw error;
@@ -147,6 +148,14 @@ export async function remove(host: TransferHost, transfer: Transfer): Promise<vo
     checkReport(report, transfer, "remove files of");
   } finally {
     stop.dispose();
+  }
+}
+
+function openPipe({ native }: TransferHost, ours: "read" | "write", op: string) {
+  try {
+    return native.pipe(ours);
+  } catch (error) {
+    throw descriptorError(error, op);
   }
 }
 

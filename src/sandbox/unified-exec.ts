@@ -1,15 +1,8 @@
 /** The group of one program on cgroup2, beside v1's controllers or with its own: it kills and counts. */
 
 import type { ExecGroup } from "./cgroup.ts";
-import {
-  closeAll,
-  makeGroupAside,
-  openGroupFile,
-  readKeyed,
-  readPids,
-  removeGroup,
-  setLimit,
-} from "./cgroup-files.ts";
+import { openGroupFile, readKeyed, setLimit } from "./cgroup-files.ts";
+import { joinedGroup } from "./joined-group.ts";
 import { killUnified } from "./kill-group.ts";
 import type { Native } from "./native.ts";
 
@@ -21,72 +14,22 @@ interface Controllers {
   readonly hasMemory?: boolean;
 }
 
-/** An exec whose group is on cgroup2. */
-export class UnifiedExec implements ExecGroup {
-  readonly #native: Native;
-  readonly #directory: string;
-  readonly #hasMemory: boolean;
-  readonly #fds: number[] = [];
-
-  /** Makes the group. @throws CprgError when it cannot be made or a value is not taken */
-  static async make(
-    native: Native,
-    directory: string,
-    controllers: Controllers,
-  ): Promise<UnifiedExec> {
-    await makeGroupAside(directory);
-    return new UnifiedExec(native, directory, controllers);
-  }
-
-  private constructor(native: Native, directory: string, { pids, hasMemory = false }: Controllers) {
-    this.#native = native;
-    this.#directory = directory;
-    this.#hasMemory = hasMemory;
-    try {
-      if (hasMemory) setLimit(directory, "memory.oom.group", "1");
-      if (pids !== undefined) this.#fds.push(openGroupFile(pids, "tasks"));
-      this.#fds.push(openGroupFile(this.#directory, "cgroup.procs"));
-    } catch (error) {
-      closeAll(this.#fds);
-      void this.remove();
-      throw error;
-    }
-  }
-
-  get fds(): readonly number[] {
-    return this.#fds;
-  }
-
-  sent(): void {
-    closeAll(this.#fds);
-  }
-
-  processes(): readonly number[] {
-    return readPids(this.#directory);
-  }
-
-  isEmpty(): boolean {
-    return (readKeyed(this.#directory, "cgroup.events", "populated") ?? 0) === 0;
-  }
-
-  kill(): void {
-    killUnified(this.#native, this.#directory);
-  }
-
-  pidsRefused(): number {
-    return 0;
-  }
-
-  oomKills(): number | null {
-    if (!this.#hasMemory) return null;
-    return readKeyed(this.#directory, "memory.events", "oom_kill") ?? 0;
-  }
-
-  cpuUs(): number {
-    return readKeyed(this.#directory, "cpu.stat", "usage_usec") ?? 0;
-  }
-
-  remove(): Promise<void> {
-    return removeGroup(this.#directory);
-  }
+/** Makes the group of an exec that is on cgroup2. */
+export function unifiedExec(
+  native: Native,
+  directory: string,
+  { pids, hasMemory = false }: Controllers = {},
+): Promise<ExecGroup> {
+  const join = (fds: number[]): void => {
+    if (hasMemory) setLimit(directory, "memory.oom.group", "1");
+    if (pids !== undefined) fds.push(openGroupFile(pids, "tasks"));
+    fds.push(openGroupFile(directory, "cgroup.procs"));
+  };
+  return joinedGroup(directory, join, {
+    isEmpty: () => (readKeyed(directory, "cgroup.events", "populated") ?? 0) === 0,
+    kill: () => killUnified(native, directory),
+    pidsRefused: () => 0,
+    oomKills: () => (hasMemory ? (readKeyed(directory, "memory.events", "oom_kill") ?? 0) : null),
+    cpuUs: () => readKeyed(directory, "cpu.stat", "usage_usec") ?? 0,
+  });
 }

@@ -85,8 +85,12 @@ export class OpenSandbox {
     return this.#execs;
   }
 
-  /** While it is held the sandbox is in use, and not idle. */
-  use(): Disposable {
+  /**
+   * While it is held the sandbox is in use, and not idle.
+   *
+   * @param onDone called once, when it is disposed of
+   */
+  use(onDone: () => void = () => undefined): Disposable {
     this.#uses += 1;
     this.#idle?.clear();
     let isHeld = true;
@@ -94,6 +98,7 @@ export class OpenSandbox {
       [Symbol.dispose]: () => {
         if (!isHeld) return;
         isHeld = false;
+        onDone();
         this.#uses -= 1;
         this.#restartIdle();
       },
@@ -114,13 +119,9 @@ export class OpenSandbox {
       );
     }
     this.#transfers += 1;
-    const use = this.use();
-    return {
-      [Symbol.dispose]: () => {
-        this.#transfers -= 1;
-        use[Symbol.dispose]();
-      },
-    };
+    return this.use(() => {
+      this.#transfers -= 1;
+    });
   }
 
   /**
@@ -138,25 +139,18 @@ export class OpenSandbox {
     }
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#starting.add(promise);
-    const use = this.use();
-    return {
-      [Symbol.dispose]: () => {
-        this.#starting.delete(promise);
-        resolve();
-        use[Symbol.dispose]();
-      },
-    };
+    return this.use(() => {
+      this.#starting.delete(promise);
+      resolve();
+    });
   }
 
   /** Notes an exec until it has ended. */
   add(exec: LiveExec): void {
-    const use = this.use();
+    const use = this.use(() => this.#execs.delete(exec.id));
     this.#execs.set(exec.id, exec);
     if (this.#ending !== null) exec.kill(this.#ending.reason, this.#ending);
-    void exec.done.finally(() => {
-      this.#execs.delete(exec.id);
-      use[Symbol.dispose]();
-    });
+    void exec.done.finally(() => use[Symbol.dispose]());
   }
 
   /**

@@ -5,10 +5,10 @@ import { type EndedExec, type ExecRecord, endExec } from "../core/exec.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { ExecPage, ExecQuery } from "./contract.ts";
-import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { finishedDraft } from "./log-lines.ts";
 import { alreadyExists } from "./sandbox-rules.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
+import { pageOfRows } from "./sqlite-page.ts";
 
 /** Columns of `execs`; structures are JSON. */
 type ExecRow = {
@@ -48,25 +48,18 @@ export class SqliteExecs {
     return row === null ? null : toExec(row);
   }
 
-  list(query: ExecQuery): ExecPage {
-    checkListLimit(query.limit);
-    const after = query.cursor === undefined ? null : fromCursor(query.cursor);
-    const wanted = {
-      sandbox: query.sandboxId,
-      limit: query.limit + 1,
-      ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
-    };
-    const isAfter = after === null ? "" : "AND (created_at, id) < ($createdAt, $id)";
-    const rows = this.#db
-      .query<ExecRow, typeof wanted>(
-        `SELECT * FROM execs WHERE sandbox = $sandbox ${isAfter}
-         ORDER BY created_at DESC, id DESC LIMIT $limit`,
-      )
-      .all(wanted);
-    const execs = rows.slice(0, query.limit).map(toExec);
-    const last = execs.at(-1);
-    const hasMore = last !== undefined && rows.length > execs.length;
-    return { execs, nextCursor: hasMore ? toCursor(last) : null };
+  list({ sandboxId: sandbox, ...query }: ExecQuery): ExecPage {
+    const { items, nextCursor } = pageOfRows(
+      this.#db,
+      {
+        ...query,
+        select: "SELECT * FROM execs",
+        where: ["sandbox = $sandbox"],
+        values: { sandbox },
+      },
+      toExec,
+    );
+    return { execs: items, nextCursor };
   }
 
   finish(id: string, outcome: Outcome, at: number): EndedExec | null {

@@ -5,13 +5,13 @@ import { assert } from "../core/errors.ts";
 import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
 import type { EarlierRequest, JobPage, JobQuery, OnceRequest, TenantShare } from "./contract.ts";
-import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { type JobRow, toJob, toRow } from "./job-row.ts";
 import { checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { finishedDraft } from "./log-lines.ts";
 import type { StoreOps } from "./protocol.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
 import { SqliteJobRequests } from "./sqlite-job-requests.ts";
+import { pageOfRows } from "./sqlite-page.ts";
 
 /** The job store beneath the Worker. */
 export class SqliteJobs {
@@ -60,31 +60,22 @@ export class SqliteJobs {
     return row === null ? null : (JSON.parse(row.spec) as JobSpec);
   }
 
-  list(query: JobQuery): JobPage {
-    checkListLimit(query.limit);
-    const after = query.cursor === undefined ? null : fromCursor(query.cursor);
-    const wanted = {
-      tenant: query.tenant,
-      limit: query.limit + 1,
-      ...(query.status === undefined ? {} : { status: query.status }),
-      ...(query.language === undefined ? {} : { language: query.language }),
-      ...(query.label === undefined ? {} : query.label),
-      ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
+  list({ tenant, status, language, label, ...query }: JobQuery): JobPage {
+    const { from, place, where } = listSource(label !== undefined);
+    if (status !== undefined) where.push("jobs.status = $status");
+    if (language !== undefined) where.push("jobs.language = $language");
+    const values = {
+      tenant,
+      ...(status === undefined ? {} : { status }),
+      ...(language === undefined ? {} : { language }),
+      ...label,
     };
-    const { from, place, where } = listSource(query.label !== undefined);
-    if (query.status !== undefined) where.push("jobs.status = $status");
-    if (query.language !== undefined) where.push("jobs.language = $language");
-    if (after !== null) where.push(`(${place}) < ($createdAt, $id)`);
-    const rows = this.#db
-      .query<JobRow, typeof wanted>(
-        `SELECT jobs.* FROM ${from} WHERE ${where.join(" AND ")}
-         ORDER BY ${place.replace(",", " DESC,")} DESC LIMIT $limit`,
-      )
-      .all(wanted);
-    const jobs = rows.slice(0, query.limit).map(toJob);
-    const last = jobs.at(-1);
-    const hasMore = last !== undefined && rows.length > jobs.length;
-    return { jobs, nextCursor: hasMore ? toCursor(last) : null };
+    const { items, nextCursor } = pageOfRows(
+      this.#db,
+      { ...query, select: `SELECT jobs.* FROM ${from}`, where, values, place },
+      toJob,
+    );
+    return { jobs: items, nextCursor };
   }
 
   next(busyTenants: readonly string[], shares: readonly TenantShare[]): Job | null {

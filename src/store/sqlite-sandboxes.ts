@@ -4,8 +4,8 @@ import type { Database } from "bun:sqlite";
 import type { Limits } from "../core/limits.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { SandboxPage, SandboxQuery } from "./contract.ts";
-import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import { alreadyExists } from "./sandbox-rules.ts";
+import { pageOfRows } from "./sqlite-page.ts";
 
 /** Columns of `sandboxes`; structures are JSON. */
 type SandboxRow = {
@@ -42,27 +42,18 @@ export class SqliteSandboxes {
     return row === null ? null : toSandbox(row);
   }
 
-  list(query: SandboxQuery): SandboxPage {
-    checkListLimit(query.limit);
-    const after = query.cursor === undefined ? null : fromCursor(query.cursor);
-    const wanted = {
-      tenant: query.tenant,
-      limit: query.limit + 1,
-      ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
-    };
-    const where = ["tenant = $tenant"];
-    if (query.isOpen === true) where.push("ended_at IS NULL");
-    if (after !== null) where.push("(created_at, id) < ($createdAt, $id)");
-    const rows = this.#db
-      .query<SandboxRow, typeof wanted>(
-        `SELECT * FROM sandboxes WHERE ${where.join(" AND ")}
-         ORDER BY created_at DESC, id DESC LIMIT $limit`,
-      )
-      .all(wanted);
-    const sandboxes = rows.slice(0, query.limit).map(toSandbox);
-    const last = sandboxes.at(-1);
-    const hasMore = last !== undefined && rows.length > sandboxes.length;
-    return { sandboxes, nextCursor: hasMore ? toCursor(last) : null };
+  list({ tenant, isOpen, ...query }: SandboxQuery): SandboxPage {
+    const { items, nextCursor } = pageOfRows(
+      this.#db,
+      {
+        ...query,
+        select: "SELECT * FROM sandboxes",
+        where: ["tenant = $tenant", ...(isOpen === true ? ["ended_at IS NULL"] : [])],
+        values: { tenant },
+      },
+      toSandbox,
+    );
+    return { sandboxes: items, nextCursor };
   }
 
   end(id: string, reason: SandboxEnd, at: number): SandboxRecord | null {

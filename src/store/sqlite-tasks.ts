@@ -11,8 +11,8 @@ import {
   type TaskStatus,
 } from "../core/task.ts";
 import { type TaskPage, type TaskQuery, UNFINISHED_MAX, type UnfinishedQuery } from "./contract.ts";
-import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
+import { pageOfRows } from "./sqlite-page.ts";
 import { checkTaskChange, checkTaskInsert, taskDraft, taskNotFound } from "./task-rules.ts";
 
 /** Columns of `tasks` but the environment; structures are JSON. */
@@ -70,27 +70,18 @@ export class SqliteTasks {
     return env === null ? null : new Uint8Array(env);
   }
 
-  list(query: TaskQuery): TaskPage {
-    checkListLimit(query.limit);
-    const after = query.cursor === undefined ? null : fromCursor(query.cursor);
-    const wanted = {
-      tenant: query.tenant,
-      limit: query.limit + 1,
-      ...(query.status === undefined ? {} : { status: query.status }),
-      ...(after === null ? {} : { createdAt: after.createdAt, id: after.id }),
-    };
-    const isStatus = query.status === undefined ? "" : "AND status = $status";
-    const isAfter = after === null ? "" : "AND (created_at, id) < ($createdAt, $id)";
-    const rows = this.#db
-      .query<TaskRow, typeof wanted>(
-        `SELECT ${COLUMNS} FROM tasks WHERE tenant = $tenant ${isStatus} ${isAfter}
-         ORDER BY created_at DESC, id DESC LIMIT $limit`,
-      )
-      .all(wanted);
-    const tasks = rows.slice(0, query.limit).map(toTask);
-    const last = tasks.at(-1);
-    const hasMore = last !== undefined && rows.length > tasks.length;
-    return { tasks, nextCursor: hasMore ? toCursor(last) : null };
+  list({ tenant, status, ...query }: TaskQuery): TaskPage {
+    const { items, nextCursor } = pageOfRows(
+      this.#db,
+      {
+        ...query,
+        select: `SELECT ${COLUMNS} FROM tasks`,
+        where: ["tenant = $tenant", ...(status === undefined ? [] : ["status = $status"])],
+        values: { tenant, ...(status === undefined ? {} : { status }) },
+      },
+      toTask,
+    );
+    return { tasks: items, nextCursor };
   }
 
   change(id: string, change: TaskChange): Task {

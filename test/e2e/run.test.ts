@@ -1,7 +1,7 @@
 // `cprg run` of the compiled binary in real sandboxes.
 
 import { expect } from "bun:test";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { call, cprgPath, makeHome, readText, start } from "./cprg.ts";
@@ -160,6 +160,16 @@ test("a standard output that was closed from the start ends like one that is clo
   expect(await call(["run", "-c", "pass"], { ...home, shell })).toMatchObject({ code: 0 });
 });
 
+test("run works where the working directory was removed, and names what is missing there", async () => {
+  using home = makeHome();
+  const script = 'mkdir gone && cd gone && rmdir ../gone && exec "$0" "$@"';
+  const options = { ...home, cwd: home.path, shell: ["/bin/sh", "-c", script] };
+  expect(await call(["run", "-c", "print(6*7)"], options)).toMatchObject({ code: 0, out: "42\n" });
+  const missing = await call(["run", "script.py"], options);
+  expect(missing).toMatchObject({ code: 2, out: "" });
+  expect(missing.err).toContain('Cannot read "script.py": no such file');
+});
+
 test("run --json prints the result and no output beside it", async () => {
   using home = makeHome();
   const program = "import sys; print('out'); sys.stderr.write('err'); sys.exit(3)";
@@ -206,6 +216,33 @@ os.symlink("/etc/passwd", "out/link")`;
   expect(readFileSync(join(directory, "sub/a.bin"))).toEqual(Buffer.from([0, 255]));
 });
 
+test("run refuses places that cannot be written before the program runs", async () => {
+  using home = makeHome();
+  const cases = [
+    ["--save", "/nonexistent/run.ndjson", "ENOENT"],
+    ["--save", home.path, "EISDIR"],
+    ["--out", "/proc/out", "ENOENT"],
+    ["--out", "/dev/null", "EEXIST"],
+  ] as const;
+  for (const [flag, place, why] of cases) {
+    const ended = await call(["run", flag, place, "-c", "print('ran')"], home);
+    expect(ended).toMatchObject({ code: 2, out: "" });
+    expect(ended.err).toContain(`Cannot write "${place}": ${why}`);
+  }
+});
+
+test("run names an artifact that the disk has no room for, and leaves no half of it", async () => {
+  using home = makeHome();
+  const directory = join(home.path, "results");
+  const script = `mkdir "${directory}" && mount -t tmpfs -o size=64k tmpfs "${directory}" || exit 99
+"$0" "$@"; code=$?; ls "${directory}"; exit $code`;
+  const program = "import os; os.mkdir('out'); open('out/large', 'wb').write(bytes(1 << 20))";
+  const shell = ["unshare", "--mount", "/bin/sh", "-c", script];
+  const ended = await call(["run", "--out", directory, "-c", program], { ...home, shell });
+  expect(ended).toMatchObject({ code: 1, out: "" });
+  expect(ended.err).toContain(`Cannot write "${join(directory, "large")}": ENOSPC`);
+});
+
 test("run with a server that is not there ends with 4", async () => {
   using home = makeHome();
   const ended = await call(["run", "--server", "http://127.0.0.1:1", "-c", "1"], home);
@@ -233,3 +270,28 @@ test("run --sandbox off says so, and runs all the same", async () => {
   const refused = await call(["run", "--sandbox", "off", "-c", "print(6*7)"], { env });
   expect(refused).toMatchObject({ code: 125, out: "" });
 });
+
+requireHost({ root: true, cgroup: "v1" }).test(
+  "run ends where the host gives it few threads, and says so",
+  async () => {
+    using home = makeHome();
+    const group = mkdtempSync("/sys/fs/cgroup/pids/cprg-e2e-");
+    using groups = new DisposableStack();
+    groups.defer(() => rmdirSync(group));
+    const enter = `echo $$ > ${group}/cgroup.procs && exec "$0" "$@"`;
+    const words = ["run", "--limit", "pids=1", "-c", "print(6*7)"];
+    const bounded = ["timeout", "-k", "1", "30", "/bin/sh", "-c"];
+    // Which thread is the one too many differs from run to run.
+    for (const most of [5, 5, 6, 6, 7, 7, 8, 9, 12]) {
+      writeFileSync(`${group}/pids.max`, `${most}`);
+      const { code, err } = await call(words, { ...home, shell: [...bounded, enter] });
+      // The runtime itself gives up where one of its own threads is missing.
+      const isSaid = /at its limit of processes|Bun v\d/.test(err);
+      expect({ most, err, isUnderstood: code !== 124 && (code === 0 || isSaid) }).toEqual({
+        most,
+        err,
+        isUnderstood: true,
+      });
+    }
+  },
+);

@@ -2,10 +2,12 @@
 
 import { expect } from "bun:test";
 import {
+  chmodSync,
   closeSync,
   constants,
   mkdirSync,
   openSync,
+  readdirSync,
   readFileSync,
   statSync,
   writeFileSync,
@@ -178,6 +180,29 @@ test("serve refuses to start where anybody could run programs, or a name is wron
       expect(ended.err).toContain(text);
     }
   }
+});
+
+test("serve refuses a data directory that cannot be made, or that others may write in", async () => {
+  using home = makeHome();
+  const file = join(home.path, "file");
+  const shared = join(home.path, "shared");
+  writeFileSync(file, "");
+  mkdirSync(shared);
+  chmodSync(shared, 0o1777);
+  const cases = [
+    ["/proc/x", "Cannot make the data directory /proc/x: ENOENT", "CPRG_DATA_DIR"],
+    [file, `Cannot make the data directory ${file}: EEXIST`, "CPRG_DATA_DIR"],
+    [shared, `Cannot use the data directory ${shared}: other users may write to it`, "chmod 700"],
+  ] as const;
+  for (const [dataDir, why, fix] of cases) {
+    const ended = await call(["serve", "--addr", "127.0.0.1:0", "--data-dir", dataDir], home);
+    expect(ended).toMatchObject({ code: 2, out: "" });
+    expect(ended.err).toContain(why);
+    expect(ended.err).toContain(fix);
+  }
+  expect(readdirSync(shared)).toEqual([]);
+  const made = await call(["key", "create", "--data-dir", shared], home);
+  expect(made).toMatchObject({ code: 2, out: "" });
 });
 
 test("serve refuses a key file that others may read", async () => {

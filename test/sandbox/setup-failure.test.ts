@@ -82,6 +82,9 @@ host.describe("a set-up that fails", () => {
       { source: "/var", target: "/opt/../etc" },
       { source: "var", target: "/opt/var" },
       { source: "/var/../proc", target: "/opt/var" },
+      { source: "/var", target: "/workspace" },
+      { source: "/var", target: "/home" },
+      { source: "/var", target: "/tmp" },
     ]) {
       expect(await failure({ binds: [bind] })).toMatchObject({
         code: "invalid_argument",
@@ -171,21 +174,34 @@ host.describe("a set-up that fails", () => {
     expect(await failure({}, {}, controller.signal)).toMatchObject({ code: "canceled" });
   });
 
-  test("no descriptors left", async () => {
+  test("few descriptors left: each operation works, or says what to raise", async () => {
     const script = join(import.meta.dir, "few-descriptors.ts");
-    const child = Bun.spawnSync(
+    const { run, data } = dirs;
+    const child = Bun.spawn(
       [
-        "sh",
-        "-c",
-        `ulimit -n 28; exec "${process.execPath}" ${script} ${dirs.run} ${dirs.data} ${ID_RANGE.base}`,
+        ...["sh", "-c", 'ulimit -n 64; exec "$0" "$@"', process.execPath],
+        ...[script, run, data, `${ID_RANGE.base}`],
       ],
-      {
-        env: { PATH: "/usr/bin:/bin" },
-      },
+      { env: { PATH: "/usr/bin:/bin" }, stdout: "pipe", stderr: "pipe" },
     );
-    expect(child.stderr.toString()).toBe("");
-    const said = JSON.parse(child.stdout.toString()) as { instance: string };
-    seen.push(said.instance);
-    expect(said).toMatchObject({ error: expect.stringMatching(/EMFILE|descriptors/), left: 0 });
+    const [out, err] = await Promise.all([child.stdout.text(), child.stderr.text()]);
+    expect({ err, code: await child.exited }).toEqual({ err: "", code: 0 });
+    const { instance, left, said } = JSON.parse(out) as {
+      readonly instance: string;
+      readonly left: number;
+      readonly said: Readonly<Record<string, readonly string[]>>;
+    };
+    seen.push(instance);
+    expect(left).toBe(0);
+    for (const [operation, answers] of Object.entries(said)) {
+      const wrong = answers.filter((text) => text !== "ok" && !text.includes("ulimit -n"));
+      expect({ operation, wrong }).toEqual({ operation, wrong: [] });
+      // Too few at first, and enough at last: otherwise nothing was tried.
+      expect({ operation, first: answers[0], last: answers.at(-1) }).toEqual({
+        operation,
+        first: expect.stringContaining("EMFILE"),
+        last: "ok",
+      });
+    }
   });
 });

@@ -6,6 +6,7 @@ import {
   readdirSync,
   readFileSync,
   renameSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -57,6 +58,16 @@ test("openSigningKey() puts the public key right when it is missing or another's
   writeFileSync(path, ephemeralSigningKey().publicPem);
   await openSigningKey(folder.path);
   expect(readFileSync(path, "utf8")).toBe(publicPem);
+});
+
+test("openSigningKey() keeps the public key of a lost one, for what that one sealed", async () => {
+  using folder = new TempDir();
+  const { publicPem } = await openSigningKey(folder.path);
+  rmSync(folder.join(PRIVATE_KEY_FILE));
+  const { publicPem: next } = await openSigningKey(folder.path);
+  expect(next).not.toBe(publicPem);
+  const others = readdirSync(folder.path).filter((name) => name.startsWith(`${PUBLIC_KEY_FILE}.`));
+  expect(others.map((name) => readFileSync(folder.join(name), "utf8"))).toEqual([publicPem]);
 });
 
 test("openSigningKey() refuses a key that others may read", async () => {

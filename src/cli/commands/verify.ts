@@ -1,7 +1,7 @@
 /** `cprg verify`: checks an exported event log. */
 
 import type { KeyObject } from "node:crypto";
-import { open, readFile } from "node:fs/promises";
+import { type FileHandle, open, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { CprgError } from "../../core/errors.ts";
 import { parsePublicKey, type VerifiedExport, verifyExport } from "../../core/verify.ts";
@@ -15,6 +15,8 @@ import type { Terminal } from "../terminal.ts";
 
 /** Bytes that are read at once. */
 const READ_BYTES = 256 * 1024;
+
+const EXPORT_HINT = "Name a file that --save or --export wrote";
 
 export const verify = defineCommand({
   name: "verify",
@@ -56,8 +58,10 @@ export const verify = defineCommand({
   async run({ flags, args, terminal }) {
     const path = args[0] ?? "-";
     const dataDir = flags["data-dir"] ?? defaultDataDir(terminal);
+    // First the file: it is what the command is about.
+    await using file = path === "-" ? null : await openExport(path);
     const publicKey = await readKey(flags.key ?? join(dataDir, PUBLIC_KEY_FILE));
-    const source = path === "-" ? terminal.readStdin() : readExport(path);
+    const source = file === null ? terminal.readStdin() : readExport(path, file);
     const result = await verifyExport(source, { publicKey });
     if (flags.json) await terminal.stdout.write(jsonText(result));
     else if (result.ok) await terminal.stdout.write(`${acceptedText(result, terminal)}\n`);
@@ -96,10 +100,17 @@ async function readKey(path: string): Promise<KeyObject> {
   }
 }
 
-/** Chunks that a read(2) brings: a stream of the runtime's fails on devices, and names no file. */
-async function* readExport(path: string): AsyncGenerator<Uint8Array> {
+async function openExport(path: string): Promise<FileHandle> {
   try {
-    await using file = await open(path);
+    return await open(path);
+  } catch (error) {
+    throw unreadable(path, error, EXPORT_HINT);
+  }
+}
+
+/** Chunks that a read(2) brings: a stream of the runtime's fails on devices, and names no file. */
+async function* readExport(path: string, file: FileHandle): AsyncGenerator<Uint8Array> {
+  try {
     for (;;) {
       const { bytesRead, buffer } = await file.read(
         new Uint8Array(READ_BYTES),
@@ -111,7 +122,7 @@ async function* readExport(path: string): AsyncGenerator<Uint8Array> {
       yield buffer.subarray(0, bytesRead);
     }
   } catch (error) {
-    throw unreadable(path, error, "Name a file that --save or --export wrote");
+    throw unreadable(path, error, EXPORT_HINT);
   }
 }
 

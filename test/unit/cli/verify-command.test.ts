@@ -32,6 +32,12 @@ test("a directory, a device and a text are refused by their names", async () => 
   expect((await verify(join(folder, "none"))).err).toContain(`none": ENOENT`);
 });
 
+test("a file that is not there is named before a key that is not there", async () => {
+  const refused = await verify("/nonexistent/run.ndjson", "--data-dir", "/nonexistent");
+  expect(refused).toMatchObject({ code: 2, out: "" });
+  expect(refused.err).toContain('Cannot read "/nonexistent/run.ndjson": ENOENT');
+});
+
 test("a key file that holds no key is refused by its name", async () => {
   const text = join(folder, "text");
   for (const key of ["/dev/null", text]) {

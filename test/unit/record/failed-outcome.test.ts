@@ -2,13 +2,13 @@ import { expect, test } from "bun:test";
 import { CprgError } from "../../../src/core/errors.ts";
 import { outcomeError } from "../../../src/record/failed-outcome.ts";
 
-test("outcomeError() says what to do about descriptors that ran out", () => {
-  const setup = { step: "pipe", index: 0, errno: 24, errnoName: "EMFILE" };
-  const error = new CprgError("internal", "Cannot create sandbox", { setup });
-  expect(outcomeError(error)).toMatchObject({
-    step: "pipe",
-    hint: expect.stringContaining("ulimit -n"),
+test("outcomeError() has step and hint of an error, and hides what is none of ours", () => {
+  const setup = { step: "descriptors", index: 0, errno: 24, errnoName: "EMFILE" };
+  const error = new CprgError("unavailable", "Cannot start", { setup, hint: "ulimit -n" });
+  expect(outcomeError(error)).toEqual({
+    message: "Cannot start",
+    step: "descriptors",
+    hint: "ulimit -n",
   });
-  const own = new CprgError("internal", "Cannot create sandbox", { setup, hint: "own" });
-  expect(outcomeError(own).hint).toBe("own");
+  expect(outcomeError(new Error("secret")).message).not.toContain("secret");
 });

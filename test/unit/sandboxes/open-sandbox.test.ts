@@ -143,3 +143,12 @@ test("its end waits for what is about to start, and ends that too", async () => 
   await ended;
   expect(seen).toEqual({ ended: ["shutdown"], released: 1 });
 });
+
+test("a transfer that is disposed of twice frees one place", () => {
+  const { sandbox } = open();
+  const uses = Array.from({ length: TRANSFERS_MAX }, () => sandbox.useForTransfer());
+  uses[0]?.[Symbol.dispose]();
+  uses[0]?.[Symbol.dispose]();
+  sandbox.useForTransfer();
+  expect(() => sandbox.useForTransfer()).toThrow("are under way");
+});
