@@ -1,11 +1,13 @@
 /** The TOML file of settings: read, parsed, and held against the table's names and types. */
 
-import { readFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
 import { parse } from "smol-toml";
 import { CprgError } from "../core/errors.ts";
 import {
   SETTING_NAMES,
   SETTINGS,
+  type Setting,
   type SettingKind,
   type SettingName,
   tomlKey,
@@ -16,6 +18,9 @@ import { nearest } from "./suggest.ts";
 
 /** Largest file that is read, in bytes. */
 const FILE_BYTES_MAX = 1024 * 1024;
+/** Permission bits of those who are neither owner nor group (inode(7)). */
+const OTHERS = 0o007;
+const OTHERS_WRITE = 0o002;
 
 /** What a file holds. */
 export interface ConfigFile {
@@ -27,11 +32,14 @@ export interface ConfigFile {
 /**
  * Reads a file.
  *
- * @throws CprgError `failed_precondition` when it cannot be read or is no TOML, `invalid_argument`
- *   for keys that are not in the table and values of another type
+ * @throws CprgError `failed_precondition` when it cannot be read, is no TOML, or is open to others:
+ *   nobody else may change it, or read keys in it, but by their hash; `invalid_argument` for keys
+ *   that are not in the table and values of another type
  */
 export async function readConfigFile(path: string): Promise<ConfigFile> {
-  const table = parseToml(path, await readText(path));
+  const { text, mode } = await readText(path);
+  if ((mode & OTHERS_WRITE) !== 0) throw tooOpen(path, "others may change it", "o-w");
+  const table = parseToml(path, text);
   const settings: Partial<Record<SettingName, RawSetting>> = {};
   let keys: readonly unknown[] = [];
   for (const [key, value] of Object.entries(table)) {
@@ -45,18 +53,45 @@ export async function readConfigFile(path: string): Promise<ConfigFile> {
     settings[name] = toRaw(value, SETTINGS[name].kind, (expected) =>
       wrongType(path, key, expected),
     );
+    const { isSecret }: Setting<unknown> = SETTINGS[name];
+    if (isSecret === true && (mode & OTHERS) !== 0) {
+      throw tooOpen(path, "it holds keys, and others may read it", "o-rwx");
+    }
   }
   return { settings, keys };
 }
 
-async function readText(path: string): Promise<string> {
+async function readText(path: string): Promise<{ readonly text: string; readonly mode: number }> {
   try {
-    const bytes = await readFile(path);
+    await using file = await open(path);
+    const { mode } = await file.stat();
+    const bytes = await readAtMost(file, FILE_BYTES_MAX + 1);
     if (bytes.length > FILE_BYTES_MAX) throw new Error(`larger than ${FILE_BYTES_MAX} bytes`);
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    // A device or a pipe is nobody's to change by its mode.
+    const isPlain = (mode & constants.S_IFMT) === constants.S_IFREG;
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return { text, mode: isPlain ? mode : 0 };
   } catch (error) {
     throw unreadable(path, error);
   }
+}
+
+/** What there is, up to a bound: a device gives bytes without end. */
+async function readAtMost(file: FileHandle, bytesMax: number): Promise<Uint8Array> {
+  const bytes = Buffer.alloc(bytesMax);
+  for (let size = 0; ; ) {
+    const { bytesRead } = await file.read(bytes, size, bytesMax - size, null);
+    size += bytesRead;
+    if (bytesRead === 0 || size === bytesMax) return bytes.subarray(0, size);
+  }
+}
+
+function tooOpen(path: string, state: string, change: string): CprgError {
+  return new CprgError("failed_precondition", `Cannot use configuration "${path}": ${state}`, {
+    op: "read configuration",
+    reason: "CONFIG",
+    hint: `chmod ${change} ${path}`,
+  });
 }
 
 function parseToml(path: string, text: string): Readonly<Record<string, unknown>> {

@@ -1,10 +1,10 @@
 /** The key that a server makes at its first start, for this user's own commands. */
 
 import { randomBytes } from "node:crypto";
-import { mkdir, open } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { dirname } from "node:path";
 import { CprgError } from "../core/errors.ts";
-import { codeOf, readPrivateFile } from "../store/private-file.ts";
+import { createWhole, readPrivateFile } from "../store/private-file.ts";
 
 /** Random bytes in a key. */
 const KEY_BYTES = 32;
@@ -19,24 +19,16 @@ export interface OwnKey {
  * Reads the key of a file, or makes file and key.
  *
  * @param path its directory is made too, mode 0700
- * @throws CprgError `failed_precondition` when others may read the file, or it holds no key
+ * @throws CprgError `failed_precondition` when others may read the file, or it holds no key;
+ *   `resource_exhausted` when the disk is full, which leaves no file
  */
 export async function openKeyFile(path: string): Promise<OwnKey> {
   const existing = await readOwnKey(path);
   if (existing !== null) return { key: existing, isNew: false };
   const key = randomBytes(KEY_BYTES).toString("hex");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
-  const file = await open(path, "wx", 0o600).catch((error: unknown) => {
-    throw refused(path, codeOf(error) ?? "unreadable", error);
-  });
-  try {
-    await file.chmod(0o600);
-    await file.writeFile(`${key}\n`);
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-  return { key, isNew: true };
+  const isNew = await createWhole(path, { text: `${key}\n`, mode: 0o600 });
+  return isNew ? { key, isNew } : await openKeyFile(path);
 }
 
 /** The key of a file; null when there is none. */

@@ -68,15 +68,22 @@ function exposed({ settings }: LoadedConfig, state: string, hint: string): CprgE
 }
 
 /**
+ * The keys that were configured.
+ *
+ * @throws CprgError `invalid_argument` when one is given twice
+ */
+export function configuredKeys({ settings, keys }: LoadedConfig): KeyRing {
+  return new KeyRing([...settings.apiKeys, ...settings.adminKeys, ...keys]);
+}
+
+/**
  * The keys that were configured, else the one of the data directory; where others can reach the
  * server, none that nobody asked for.
  */
 export async function serverKeys(config: LoadedConfig): Promise<ServerKeys> {
-  const { settings, keys } = config;
-  const configured = [...settings.apiKeys, ...settings.adminKeys, ...keys];
-  if (configured.length > 0 || isExposed(config)) {
-    return { ring: new KeyRing(configured), madeKey: null, secrets: [] };
-  }
+  const { settings } = config;
+  const ring = configuredKeys(config);
+  if (ring.size > 0 || isExposed(config)) return { ring, madeKey: null, secrets: [] };
   const own = await openKeyFile(keyFile(settings.dataDir));
   const entry: KeyEntry = { tenant: DEFAULT_TENANT, role: "admin", hash: hashKey(own.key) };
   return {
@@ -86,12 +93,13 @@ export async function serverKeys(config: LoadedConfig): Promise<ServerKeys> {
   };
 }
 
-/** `serve --check`. */
+/** `serve --check`. @throws CprgError for keys that a server would not start with */
 export async function printSettings(
   config: LoadedConfig,
   options: { readonly json: boolean; readonly terminal: Terminal },
 ): Promise<void> {
   const { json, terminal } = options;
+  configuredKeys(config);
   const shown = shownSettings(config);
   if (json) {
     const entries = shown.map(({ name, value, source }) => [tomlKey(name), { value, source }]);

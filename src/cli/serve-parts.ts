@@ -192,6 +192,7 @@ function localServices(settings: Settings, { shared, engine, artifacts, options 
   const tenantBytesMax = settings.tenantStoredMb * 1024 ** 2;
   const sandboxes = new SandboxService({
     ...shared,
+    secrets,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
     tenantMemMb: shareOf(engine, settings.tenantSandboxPercent),

@@ -3,7 +3,7 @@
  * (proto/PROTOCOL.md sections 7 and 8).
  */
 
-import type { CallEnd, FrameStream, Mux, PeerCapabilities } from "../bridge/contract.ts";
+import type { CallEnd, FrameStream, Mux } from "../bridge/contract.ts";
 import { Handlers } from "../bridge/handlers.ts";
 import type { Registration } from "../bridge/metadata.ts";
 import {
@@ -21,10 +21,11 @@ import type { Clock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
-import type { Claim, ClaimRequest, RunningExec } from "../gen/messages.ts";
+import type { Claim, ClaimRequest } from "../gen/messages.ts";
 import { ClaimLink } from "./claim-link.ts";
 import type { WorkerStatus, WorkerView } from "./contract.ts";
 import type { Liveness } from "./liveness.ts";
+import { canReattach, settleClaims } from "./reattach.ts";
 import type { Candidate } from "./scheduler.ts";
 import { watchSilence } from "./silence.ts";
 import { WorkerHealth } from "./worker-health.ts";
@@ -41,8 +42,6 @@ export const CAPABILITIES: readonly string[] = [
 ];
 
 const CLAIM_MS_MAX = 15 * 60 * 1000;
-/** Before it answers, a worker ends the claims that are not kept. */
-const REATTACH_MS_MAX = 60_000;
 const DRAIN_MS_MAX = 10_000;
 
 /** What its registry gives a worker. */
@@ -206,7 +205,9 @@ export class RegisteredWorker {
       mux.close(new CprgError("deadline_exceeded", "no frame for too long", { reason: "SILENT" })),
     );
     const leftMs = (identity.expiresAt ?? Number.POSITIVE_INFINITY) - clock.now();
-    const expiry = startTimer(leftMs, () => this.close(tokenExpired()));
+    const expiry = startTimer(leftMs, () => {
+      if (this.#mux === mux) this.close(tokenExpired());
+    });
     void mux.closed.then((end) => {
       silence.clear();
       expiry.clear();
@@ -325,27 +326,14 @@ export class RegisteredWorker {
 
   /** Tells it what it keeps; false when that has failed. */
   async #settle(mux: Mux, presented: readonly Claim[]): Promise<boolean> {
-    const canKeep = canReattach(mux.peer);
-    const found = presented.map((claim) => {
-      const link = this.#find(claim);
-      return { claim, link, keep: canKeep && link?.isKept === true };
-    });
-    const verdicts = found.map(({ claim, keep }) => {
-      return { claim, keep, reason: keep ? "" : "the control plane gave it up" };
-    });
-    let execs: readonly RunningExec[];
     try {
-      ({ execs } = await mux.call(WORKER_REATTACH, { verdicts }, { timeoutMs: REATTACH_MS_MAX }));
+      await settleClaims(mux, presented, (claim) => this.#find(claim));
+      return true;
     } catch (error) {
       // Where the stream itself is lost, what is left of the grace goes on.
       if (!mux.hasEnded) this.#refused(mux, CprgError.from(error));
       return false;
     }
-    for (const { link, keep } of found) {
-      if (keep) link?.attach(mux, idsOf(execs, link.claim));
-      else link?.lose("it was not kept");
-    }
-    return true;
   }
 
   async #tellDrain(mux: Mux): Promise<void> {
@@ -406,13 +394,4 @@ function isOfTheOrder({ code, reason }: CprgError): boolean {
 
 function tokenExpired(): CprgError {
   return new CprgError("unauthenticated", "the token has expired", { reason: "TOKEN_EXPIRED" });
-}
-
-function canReattach(peer: PeerCapabilities): boolean {
-  return [WORKER_REATTACH.name, HEARTBEAT_ACK, CREDIT.name].every((name) => peer.has(name));
-}
-
-function idsOf(execs: readonly RunningExec[], { taskId, epoch }: Claim): Set<string> {
-  const own = execs.filter(({ claim }) => claim?.taskId === taskId && claim.epoch === epoch);
-  return new Set(own.map(({ execId }) => execId));
 }

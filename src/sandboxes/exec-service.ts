@@ -8,6 +8,7 @@ import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
+import type { SecretSet } from "../core/secrets.ts";
 import { exportLog } from "../record/export.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
@@ -28,6 +29,8 @@ export interface ExecServiceOptions {
   readonly signingKey: SealKey;
   readonly instance: string;
   readonly log: Log;
+  /** Where values of variables are held while a program may use them. */
+  readonly secrets: SecretSet | undefined;
   readonly clock: Clock;
   /** Bytes that may be kept for one tenant. */
   readonly tenantBytesMax: number | undefined;
@@ -83,6 +86,8 @@ export class ExecService {
     const plan = execPlan(request, { ...sandbox.spec, ceilings });
     // Held until the exec itself is noted: a sandbox must not go idle in between.
     using place = sandbox.placeForExec();
+    using held = new DisposableStack();
+    held.use(this.#options.secrets?.hold(Object.values(request.env ?? {})));
     await checkStoredBytes(this.#options.store, tenant, {
       what: "start a program",
       bytesMax: this.#options.tenantBytesMax,
@@ -117,6 +122,8 @@ export class ExecService {
       onGone: () => this.#options.onGone(sandboxId),
     });
     sandbox.add(exec);
+    const untilDone = held.move();
+    void exec.done.finally(() => untilDone.dispose());
     place[Symbol.dispose]();
     await exec.started;
     return (await store.execs.get(record.id)) ?? record;

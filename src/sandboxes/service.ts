@@ -10,6 +10,7 @@ import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
+import type { SecretSet } from "../core/secrets.ts";
 import type { ExecProvider, Reservation } from "../provider/contract.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
@@ -35,6 +36,8 @@ export interface SandboxServiceOptions {
   /** Id of this instance of the server. */
   readonly instance: string;
   readonly log: Log;
+  /** Where values of variables are held while something may use them, so that no log shows them. */
+  readonly secrets?: SecretSet;
   readonly clock?: Clock;
   /** Sandboxes that one tenant may have open. */
   readonly tenantSandboxes?: number;
@@ -74,6 +77,7 @@ export class SandboxService {
       signingKey,
       instance,
       log,
+      secrets: options.secrets,
       clock: this.#clock,
       stopping: this.#stopping.signal,
       sandbox: (tenant, id) => this.opened(tenant, id),
@@ -185,7 +189,9 @@ export class SandboxService {
   }
 
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
-    const { provider, store, tenantBytesMax: bytesMax } = this.#options;
+    const { provider, store, tenantBytesMax: bytesMax, secrets } = this.#options;
+    using held = new DisposableStack();
+    held.use(secrets?.hold(Object.values(spec.env)));
     await checkStoredBytes(store, tenant, { what: "open a sandbox", bytesMax });
     const reservation = await this.#reserve(tenant, spec.limits, signal);
     const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
@@ -196,11 +202,15 @@ export class SandboxService {
       await lease.release().catch((cause: unknown) => this.#stuck(record.id, cause));
       throw error;
     }
+    const untilEnded = held.move();
     const sandbox = new OpenSandbox({
       record,
       spec,
       lease,
-      onEnded: (reason) => this.#ended(record.id, reason),
+      onEnded: async (reason) => {
+        await this.#ended(record.id, reason);
+        untilEnded.dispose();
+      },
       onStuck: (error) => this.#stuck(record.id, error),
     });
     this.#open.set(record.id, sandbox);

@@ -14,7 +14,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
 import { base64Bytes } from "../core/text-rules.ts";
-import { createPrivateFile, readPrivateFile } from "./private-file.ts";
+import { createWhole, readPrivateFile } from "./private-file.ts";
 
 /** File of the Ed25519 key that signs tokens, PKCS #8 in PEM. */
 export const TOKEN_KEY_FILE = "worker-token-key.pem";
@@ -58,7 +58,13 @@ export async function openControlKeys(directory: string): Promise<ControlKeys> {
 
 async function openKey(path: string, make: () => string): Promise<string> {
   const refusal = (state: string, cause?: unknown) => refused(path, state, cause);
-  return (await readPrivateFile(path, refusal)) ?? (await createPrivateFile(path, make(), refusal));
+  const known = await readPrivateFile(path, refusal);
+  if (known !== null) return known;
+  const text = make();
+  if (await createWhole(path, { text, mode: 0o600 })) return text;
+  const theirs = await readPrivateFile(path, refusal);
+  if (theirs === null) throw refusal("it went away while it was opened");
+  return theirs;
 }
 
 function tokenKey(path: string, pem: string): KeyObject {

@@ -1,7 +1,7 @@
 /** Tells whether a file is ours to open, before anything of it is locked or changed. */
 
 import { constants, Database } from "bun:sqlite";
-import { lstatSync } from "node:fs";
+import { lstatSync, statSync } from "node:fs";
 import { geteuid } from "node:process";
 import { CprgError } from "../core/errors.ts";
 import { checkOrigin } from "./migrations.ts";
@@ -28,8 +28,19 @@ export function checkFile(path: string): void {
       db.close();
     }
   } catch (error) {
-    throw fromSqlite(error, path);
+    const known = fromSqlite(error, path);
+    if (known.reason === "STORE_DAMAGED" && hasLog(path)) return;
+    throw known;
   }
+}
+
+/**
+ * Whether pages of a file wait in its -wal, which an immutable look does not see: after a death in the
+ * middle of a checkpoint the first page counts some that are not there yet, and that looks like damage.
+ * Opening it for good puts them in, and finds what is wrong in truth.
+ */
+function hasLog(path: string): boolean {
+  return (statSync(`${path}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0;
 }
 
 /**

@@ -1,8 +1,12 @@
-/** Files that their owner alone may read, such as keys: making, opening, and refusing all others. */
+/**
+ * Files that their owner alone may read, such as keys: opening one, and refusing all others; and
+ * making one, which is whole before it has its name.
+ */
 
 import { constants } from "node:fs";
-import { link, open, unlink } from "node:fs/promises";
+import { link, open, rename, unlink } from "node:fs/promises";
 import { newId } from "../core/ids.ts";
+import { diskFull } from "./wire-error.ts";
 
 /**
  * The text of such a file; null when there is none.
@@ -25,43 +29,58 @@ export async function readPrivateFile(
   }
 }
 
+/** A text and the mode of its file, whatever the umask. */
+interface NewFile {
+  readonly text: string;
+  readonly mode: number;
+}
+
 /**
- * Makes such a file, complete before it has its name: link(2) fails when another process was first.
+ * Makes a file, unless there is one. A death or a full disk in between leaves none.
  *
- * @returns its text: ours, or that of whoever was first
- * @throws as {@link readPrivateFile}
+ * @returns false when there is one
+ * @throws CprgError `resource_exhausted` with reason DISK_FULL
  */
-export async function createPrivateFile(
-  path: string,
-  text: string,
-  refused: (state: string, cause?: unknown) => Error,
-): Promise<string> {
-  const temporary = await writeTemporary(path, text, 0o600);
+export async function createWhole(path: string, file: NewFile): Promise<boolean> {
+  const temporary = await writeBeside(path, file);
   try {
     await link(temporary, path);
-    return text;
+    return true;
   } catch (error) {
-    const theirs = codeOf(error) === "EEXIST" ? await readPrivateFile(path, refused) : null;
-    if (theirs === null) throw error;
-    return theirs;
+    if (codeOf(error) === "EEXIST") return false;
+    throw fullOr(error, path);
   } finally {
     await unlink(temporary);
   }
 }
 
-/** A file beside the one of a path, on disk with its text and its mode; its path. */
-export async function writeTemporary(path: string, text: string, mode: number): Promise<string> {
+/** Makes a file, or puts it in the place of the one that is there. @throws as {@link createWhole} */
+export async function replaceWhole(path: string, file: NewFile): Promise<void> {
+  await rename(await writeBeside(path, file), path);
+}
+
+async function writeBeside(path: string, { text, mode }: NewFile): Promise<string> {
   const temporary = `${path}.${newId()}`;
-  const file = await open(temporary, "wx", mode);
   try {
-    // The mode at opening is cut by the umask.
-    await file.chmod(mode);
-    await file.writeFile(text);
-    await file.sync();
-  } finally {
-    await file.close();
+    const file = await open(temporary, "wx", mode);
+    try {
+      // The mode at opening is cut by the umask.
+      await file.chmod(mode);
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    return temporary;
+  } catch (error) {
+    await unlink(temporary).catch(() => undefined);
+    throw fullOr(error, path);
   }
-  return temporary;
+}
+
+function fullOr(error: unknown, path: string): unknown {
+  const code = codeOf(error);
+  return code === "ENOSPC" || code === "EDQUOT" ? diskFull(`"${path}"`, error) : error;
 }
 
 async function openExisting(path: string, refused: (state: string, cause: unknown) => Error) {

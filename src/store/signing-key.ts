@@ -11,11 +11,11 @@ import {
   type KeyObject,
   sign,
 } from "node:crypto";
-import { mkdir, rename, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
-import { createPrivateFile, readPrivateFile, writeTemporary } from "./private-file.ts";
+import { createWhole, readPrivateFile, replaceWhole } from "./private-file.ts";
 
 /** File name of the private key, PKCS #8 in PEM. */
 export const PRIVATE_KEY_FILE = "signing-key.pem";
@@ -61,20 +61,20 @@ function signingKey(privateKey: KeyObject): SigningKey {
 
 /** Null when there is no file. */
 function readPrivate(path: string): Promise<string | null> {
-  return readPrivateFile(path, refusal(path));
+  return readPrivateFile(path, (state, cause) =>
+    cause === undefined
+      ? refused(path, state, `chmod 600 ${path}, or remove it to make a new key`)
+      : refused(path, state, "Make it a plain file of this user", cause),
+  );
 }
 
 async function createPrivate(path: string): Promise<string> {
   const { privateKey } = generateKeyPairSync("ed25519");
   const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
-  return await createPrivateFile(path, pem, refusal(path));
-}
-
-function refusal(path: string): (state: string, cause?: unknown) => CprgError {
-  return (state, cause) =>
-    cause === undefined
-      ? refused(path, state, `chmod 600 ${path}, or remove it to make a new key`)
-      : refused(path, state, "Make it a plain file of this user", cause);
+  if (await createWhole(path, { text: pem, mode: 0o600 })) return pem;
+  const theirs = await readPrivate(path);
+  if (theirs === null) throw refused(path, "it went away", "Start again");
+  return theirs;
 }
 
 /** A key that another one follows stays beside it: what it sealed is verified with it. */
@@ -83,9 +83,9 @@ async function keepPublic(path: string, pem: string): Promise<void> {
   if (before === pem) return;
   if (before !== null) {
     const name = createHash("sha256").update(before).digest("hex").slice(0, 16);
-    await writeFile(`${path}.${name}`, before, { mode: 0o644 });
+    await replaceWhole(`${path}.${name}`, { text: before, mode: 0o644 });
   }
-  await rename(await writeTemporary(path, pem, 0o644), path);
+  await replaceWhole(path, { text: pem, mode: 0o644 });
 }
 
 function parsePrivate(path: string, pem: string): KeyObject {

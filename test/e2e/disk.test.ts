@@ -1,9 +1,18 @@
 // A server whose disk is full or read-only: clear refusals, ends with a reason, then normal again.
 
 import { expect } from "bun:test";
-import { closeSync, openSync, rmSync, statfsSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  openSync,
+  readdirSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  truncateSync,
+  writeSync,
+} from "node:fs";
 import { requireHost } from "../helpers/host.ts";
-import { call, makeHome } from "./cprg.ts";
+import { call, type Home, makeHome, readText, start } from "./cprg.ts";
 import { type Serving, serve } from "./server.ts";
 import { mountSmallDisk, type SmallDisk } from "./small-disk.ts";
 import { until } from "./until.ts";
@@ -32,6 +41,35 @@ async function post(server: Serving): Promise<Response> {
 
 async function result(server: Serving, id: string): Promise<Record<string, unknown>> {
   return await json(await server.request(`/v1/jobs/${id}/result?wait_seconds=60`));
+}
+
+/** The sealed log of a job holds. */
+async function verify(
+  server: Serving,
+  { id, disk, home }: { id: string; disk: SmallDisk; home: Home },
+): Promise<void> {
+  const log = await fetch(`${server.url}/v1/jobs/${id}/replay`, {
+    headers: { Authorization: `Bearer ${key}`, Accept: "application/x-ndjson" },
+  });
+  const verified = await call(["verify", "-", "--key", disk.path("signing-key.pub.pem")], {
+    env: home.env,
+    stdin: await log.text(),
+  });
+  expect(verified).toMatchObject({ code: 0 });
+}
+
+/** A start that finds nothing to write serves, and may find room in the database's own log. */
+async function startOnFullDisk(
+  home: Home,
+  options: NonNullable<Parameters<typeof serve>[1]>,
+): Promise<void> {
+  const server = await serve(home, options).catch((error: unknown) => {
+    expect(String(error)).toContain("the disk is full");
+    return null;
+  });
+  if (server === null) return;
+  expect([201, 507]).toContain((await post(server)).status);
+  await server.stop("SIGKILL");
 }
 
 /** Takes every byte that is left. */
@@ -95,17 +133,68 @@ test("a full disk: new jobs 507, the running one ends with its reason, and then 
   expect(await server.stop()).toBe(0);
 
   await using again = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
-  for (const id of [before, running, after]) {
-    const log = await fetch(`${again.url}/v1/jobs/${id}/replay`, {
-      headers: { Authorization: `Bearer ${key}`, Accept: "application/x-ndjson" },
-    });
-    const verified = await call(["verify", "-", "--key", disk.path("signing-key.pub.pem")], {
-      env: home.env,
-      stdin: await log.text(),
-    });
-    expect(verified).toMatchObject({ code: 0 });
-  }
+  for (const id of [before, running, after]) await verify(again, { id, disk, home });
   expect(await again.stop()).toBe(0);
+}, 120_000);
+
+test("a full disk and deaths: clear refusals, and with room again every log is whole", async () => {
+  using home = makeHome();
+  await using disk = await mountSmallDisk(home, 12);
+  const options = { shell: disk.shell, env: { CPRG_API_KEYS: key } };
+  const ids: string[] = [];
+  for (const afterMs of [0, 50, 300]) {
+    await using server = await serve(home, options);
+    const running = await server.submit(chatty);
+    ids.push(running, await server.submit(quick));
+    await until(
+      async () => {
+        const replay = await json(await server.request(`/v1/jobs/${running}/replay`));
+        return (replay["events"] as unknown[]).length > 5 ? true : null;
+      },
+      { what: "output is there" },
+    );
+    fill(disk);
+    await Bun.sleep(afterMs);
+    await server.stop("SIGKILL");
+    fill(disk);
+    await startOnFullDisk(home, options);
+    rmSync(disk.path("ballast"));
+  }
+  await using last = await serve(home, options);
+  for (const id of ids) {
+    const { status, reason } = await result(last, id);
+    expect(["succeeded/exit", "error/disk_full", "error/interrupted"]).toContain(
+      `${status}/${reason}`,
+    );
+    await verify(last, { id, disk, home });
+  }
+  expect(await last.stop()).toBe(0);
+}, 120_000);
+
+test("a disk that was full at the first start leaves nothing in the way of the next", async () => {
+  using home = makeHome();
+  await using disk = await mountSmallDisk(home, 4);
+  for (const pages of [0, 1, 2, 3]) {
+    fill(disk);
+    truncateSync(disk.path("ballast"), statSync(disk.path("ballast")).size - pages * 4096);
+    const refused = await call(["serve", "--addr", "127.0.0.1:0"], {
+      env: home.env,
+      shell: disk.shell,
+    });
+    expect(refused).toMatchObject({ code: 1, out: "" });
+    expect(refused.err).toContain("the disk is full");
+    const odd = readdirSync(disk.path(".")).filter((name) => /\.[0-9a-f]{8}-/.test(name));
+    expect(odd).toEqual([]);
+    rmSync(disk.path("ballast"));
+  }
+  await using server = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
+  expect((await server.request("/healthz")).status).toBe(200);
+  expect(await server.stop()).toBe(0);
+  // Without a key of ours it takes the one that it made, or makes one.
+  const child = start(["serve", "--addr", "127.0.0.1:0"], { env: home.env, shell: disk.shell });
+  await readText(child.stdout).until(/listening on/);
+  child.kill("SIGTERM");
+  expect(await child.exited).toBe(0);
 }, 120_000);
 
 test("a read-only disk: the server says so and does not start; then it starts and has everything", async () => {

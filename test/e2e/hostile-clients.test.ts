@@ -4,9 +4,10 @@
 
 import { expect } from "bun:test";
 import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { connectWithoutReading } from "../http/ws-client.ts";
-import { type Home, makeHome } from "./cprg.ts";
+import { type Home, makeHome, readText } from "./cprg.ts";
 import { type RawClient, rawClient, requestHead, textFrame } from "./raw-client.ts";
 import { statusFields } from "./sandbox-processes.ts";
 import { type Serving, serve } from "./server.ts";
@@ -37,28 +38,40 @@ function peakBytes(pid: number): number {
   return Number.parseInt(statusFields(pid)["VmHWM"] ?? "", 10) * KIB;
 }
 
-/** Another client, which asks without a pause until it is told to stop. */
+/** How long another client asks before an attack. */
+const IDLE_MS = 2000;
+
+/** Another client, of a process of its own, which asks without a pause until it is stopped. */
 function bystander(server: Serving) {
-  const stopped = new AbortController();
-  const answers: number[] = [];
-  const asked = (async () => {
-    do {
-      const response = await server.request("/v1/status");
-      await response.arrayBuffer();
-      answers.push(response.status);
-    } while (!stopped.signal.aborted);
-  })();
-  // An attack that fails ends the server under it: the attack's own error is the one to read.
-  asked.catch(() => undefined);
+  const url = `${server.url}/v1/status`;
+  const fixture = join(import.meta.dir, "../fixtures/bystander.ts");
+  const child = Bun.spawn([process.execPath, fixture, url, server.key], {
+    stdin: "pipe",
+    stdout: "pipe",
+  });
+  const out = readText(child.stdout);
   return {
-    /** Ends it; every request was answered with 200. */
-    check: async () => {
-      stopped.abort();
-      await asked;
-      expect(answers.filter((status) => status !== 200)).toEqual([]);
-      expect(answers.length).toBeGreaterThan(0);
+    asks: out.until(/asking/),
+    /** Ends it; every request was answered with 200. The slowest hundredth took so long, in ms. */
+    p99: async (): Promise<number> => {
+      await child.stdin.end();
+      const { statuses, p99Ms } = JSON.parse((await out.rest()).split("\n")[1] ?? "");
+      expect(Object.keys(statuses)).toEqual(["200"]);
+      return p99Ms;
+    },
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await child.exited;
     },
   };
+}
+
+/** The slowest hundredth of another client's answers while something goes on, in milliseconds. */
+async function beside(server: Serving, act: () => Promise<unknown>): Promise<number> {
+  await using other = bystander(server);
+  await other.asks;
+  await act();
+  return await other.p99();
 }
 
 /** Attacks a server that has warmed up, beside another client. */
@@ -73,9 +86,9 @@ async function attack(
   await (await server.request(`/v1/jobs/${id}/result`)).json();
   writeFileSync(`/proc/${pid}/clear_refs`, "5");
   const baseline = peakBytes(pid);
-  const other = bystander(server);
-  await act(server, home);
-  await other.check();
+  const idle = await beside(server, () => Bun.sleep(IDLE_MS));
+  const attacked = await beside(server, () => act(server, home));
+  console.log(`others' p99: ${idle.toFixed(1)} ms idle, ${attacked.toFixed(1)} ms beside`);
   const growth = peakBytes(pid) - baseline;
   console.log(`baseline ${baseline / MIB} MiB, peak ${(growth / MIB).toFixed(1)} MiB above it`);
   expect(baseline).toBeGreaterThan(0);

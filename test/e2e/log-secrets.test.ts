@@ -7,10 +7,11 @@ import { serve } from "./server.ts";
 
 const { test } = requireHost({ root: true, cgroup: true });
 
-test("the log shows neither keys nor values of jobs' variables, at its most talkative", async () => {
+test("the log shows neither keys nor values of variables, at its most talkative", async () => {
   using home = makeHome();
   const key = `a-key-"${crypto.randomUUID()}`.replace('"', "~");
   const value = `value "${crypto.randomUUID()}"/é`;
+  const [ofSandbox, ofExec] = [crypto.randomUUID(), crypto.randomUUID()];
   const env = { CPRG_API_KEYS: key, CPRG_LOG: "debug" };
   await using server = await serve(home, { env });
   const id = await server.submit({
@@ -22,12 +23,32 @@ test("the log shows neither keys nor values of jobs' variables, at its most talk
   // A program that is not there makes the server say why.
   const failed = await server.submit({ argv: [`/nowhere/${value}`], env: { TOKEN: value } });
   await server.request(`/v1/jobs/${failed}/result`);
+  const post = async (path: string, body: object) =>
+    (await (
+      await server.request(path, { method: "POST", body: JSON.stringify(body) })
+    ).json()) as Record<string, string>;
+  const { sandbox_id: sandbox } = await post("/v1/sandboxes", { env: { TOKEN: ofSandbox } });
+  const { exec_id: exec } = await post(`/v1/sandboxes/${sandbox}/execs?wait_seconds=0`, {
+    argv: ["cat"],
+    stdin_open: true,
+    env: { OWN: ofExec },
+  });
+  for (const name of [ofSandbox, ofExec]) {
+    await server.request(`/v1/sandboxes/${sandbox}/files/${encodeURIComponent(name)}`);
+    await server.request(`/v1/jobs/${encodeURIComponent(name)}`);
+  }
+  await server.request(`/v1/execs/${exec}`, { method: "DELETE" });
+  await server.request(`/v1/sandboxes/${sandbox}`, { method: "DELETE" });
+  // What has ended holds nothing any more: another log line may say the same.
+  await server.request(`/v1/jobs/${encodeURIComponent(ofExec)}-after`);
   await fetch(`${server.url}/v1/jobs/${id}/stream?key=${key}`);
   await server.request(`/v1/jobs/${encodeURIComponent(key)}`);
   expect(await server.stop()).toBe(0);
   const log = await server.err.rest();
   expect(log).toContain('"message":"request"');
-  for (const secret of [key, value]) {
+  expect(log).toContain(`${ofExec}-after`);
+  const shown = log.replaceAll(`${ofExec}-after`, "");
+  for (const secret of [key, value, ofSandbox, ofExec]) {
     for (const form of [
       secret,
       JSON.stringify(secret).slice(1, -1),
@@ -35,7 +56,7 @@ test("the log shows neither keys nor values of jobs' variables, at its most talk
       Buffer.from(secret).toString("base64").slice(0, -4),
       Buffer.from(secret).toString("hex"),
     ]) {
-      expect(Buffer.from(log).includes(form)).toBe(false);
+      expect(Buffer.from(shown).includes(form)).toBe(false);
     }
   }
 });

@@ -57,6 +57,29 @@ describe("files of a job", () => {
     });
   });
 
+  test("are found by what the address says, however it is encoded", async () => {
+    const { ask } = await useApp({ fake: { artifacts: { x: "1", "s/x": "2" } } });
+    const encoded = (id: string) => `%${Buffer.from(id[0] ?? "").toString("hex")}${id.slice(1)}`;
+    const job = await endedJob(ask);
+    expect((await ask(`/v1/jobs/${encoded(job)}/files/x`)).text).toBe("1");
+    const { sandbox_id: sandbox } = (await ask("/v1/sandboxes", { body: {} })).json;
+    const headers = { "Content-Length": "1" };
+    for (const [path, body] of [
+      ["x", "3"],
+      ["s/x", "4"],
+      ["files/x", "5"],
+    ] as const) {
+      const put = { method: "PUT", body, headers };
+      expect((await ask(`/v1/sandboxes/${sandbox}/files/${path}`, put)).status).toBe(204);
+    }
+    for (const id of [sandbox, encoded(sandbox)]) {
+      expect((await ask(`/v1/sandboxes/${id}/files/x`)).text).toBe("3");
+      expect((await ask(`/v1/sandboxes/${id}/%66iles/files/x`)).text).toBe("5");
+    }
+    await ask(`/v1/sandboxes/${encoded(sandbox)}/files/x`, { method: "DELETE" });
+    expect((await ask(`/v1/sandboxes/${sandbox}/files/s/x`)).text).toBe("4");
+  });
+
   test("that cannot be kept leave the reason, and the job as it ended", async () => {
     const bounds = { jobBytesMax: 10, jobFilesMax: 5, bytesMax: 100, jobsMax: 10 };
     const many = await useApp({

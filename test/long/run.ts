@@ -41,6 +41,12 @@ const tiers: readonly Tier[] = [
     timeoutMs: 75 * minute,
   },
   {
+    name: "tree",
+    file: "test/e2e/sandbox-large.test.ts",
+    env: { CPRG_TEST_LONG: "1" },
+    timeoutMs: 15 * minute,
+  },
+  {
     name: "workers",
     file: "test/worker/crowd.test.ts",
     env: { CPRG_WORKERS_COUNT: "1000" },

@@ -3,6 +3,7 @@ import { expect, test } from "bun:test";
 import {
   chmodSync,
   chownSync,
+  copyFileSync,
   lstatSync,
   mkdirSync,
   readdirSync,
@@ -105,6 +106,30 @@ test("openStore() keeps everything over a restart", async () => {
   expect(await allLines(second.events, `job:${job.id}`)).toEqual(lines);
   expect(await second.events.head(`job:${job.id}`)).toEqual(head);
   await second.close();
+});
+
+test("openStore() opens what a death in the middle of a checkpoint left", async () => {
+  using folder = new TempDir();
+  const [path, whole, cut] = [
+    folder.join("cprg.db"),
+    folder.join("whole.db"),
+    folder.join("cut.db"),
+  ];
+  const store = await openStore({ path });
+  await store.events.append("exec:a", [stdout("x".repeat(60_000))]);
+  const lines = await allLines(store.events, "exec:a");
+  for (const copy of [whole, cut]) {
+    for (const suffix of ["", "-wal"]) copyFileSync(path + suffix, copy + suffix);
+  }
+  await store.close();
+  const db = new Database(whole);
+  db.run("PRAGMA wal_checkpoint(TRUNCATE)");
+  db.close();
+  // The first page says how many there are; the others were still to come.
+  writeFileSync(cut, readFileSync(whole).subarray(0, 8192));
+  const again = await openStore({ path: cut });
+  expect(await allLines(again.events, "exec:a")).toEqual(lines);
+  await again.close();
 });
 
 test("openStore() refuses a newer schema, and leaves it as it is", async () => {

@@ -3,10 +3,10 @@
  * wrote the bytes and chose the names, so a browser is told to save them, and to run nothing.
  */
 
-import { type Context, Hono } from "hono";
-import { invalid } from "../../core/errors.ts";
+import { Hono } from "hono";
 import type { JobService } from "../../jobs/service.ts";
 import type { AppEnv } from "../env.ts";
+import { filePath } from "../file-path.ts";
 import { readQuery } from "../query.ts";
 import type { StreamedAnswers } from "../streamed.ts";
 
@@ -43,17 +43,6 @@ export function jobFileRoutes({ jobs, streamed }: JobFileRoutesOptions): Hono<Ap
     });
   });
   return app;
-}
-
-/** From the address as it was sent: what the router decodes, it decodes in part. */
-function filePath(c: Context<AppEnv>): string {
-  const { pathname } = new URL(c.req.url);
-  const encoded = pathname.slice(pathname.indexOf("/files/") + "/files/".length);
-  try {
-    return decodeURIComponent(encoded);
-  } catch {
-    throw invalid("path", "Cannot find file: its path is not percent-encoded UTF-8");
-  }
 }
 
 /** RFC 6266 with RFC 8187: the last name of the path, in a form that no header breaks on. */

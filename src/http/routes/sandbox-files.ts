@@ -12,6 +12,7 @@ import { writeTar } from "../../sandbox/tar-writer.ts";
 import type { FilePlace } from "../../sandboxes/files.ts";
 import type { SandboxService } from "../../sandboxes/service.ts";
 import type { AppEnv } from "../env.ts";
+import { filePath } from "../file-path.ts";
 import { getFileParameters, putFileParameters, readParameters } from "../parameters.ts";
 import { readQuery } from "../query.ts";
 import { BYTES, TAR } from "../route-doc.ts";
@@ -103,16 +104,9 @@ async function* fileEntries(
 
 /** Where a request points to. @throws CprgError `invalid_argument` for a path that is none */
 function placeOf(c: Context<AppEnv>): FilePlace {
-  const id = c.req.param("id") ?? "";
-  const { pathname } = new URL(c.req.url);
-  const prefix = `/v1/sandboxes/${id}/files/`;
-  let path: string;
-  try {
-    path = decodeURIComponent(pathname.slice(prefix.length));
-  } catch {
-    throw invalid("path", "Cannot use path: it is no UTF-8", "Encode names as UTF-8, then in %XX");
-  }
-  return { tenant: c.get("principal").tenant, sandboxId: id, path: path === "" ? "." : path };
+  const sandboxId = c.req.param("id") ?? "";
+  const path = filePath(c);
+  return { tenant: c.get("principal").tenant, sandboxId, path: path === "" ? "." : path };
 }
 
 function mediaType(c: Context<AppEnv>): string {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -203,6 +203,30 @@ ceilings = { mem_mb = 512 }
     [{ env: { CPRG_API_KEYS: "short" } }, "Cannot use entry 1 of CPRG_API_KEYS"],
   ])("refuses %j", async (given, message) => {
     expect(await refusal(given)).toContain(message);
+  });
+
+  test.each([
+    [0o646, "job_slots = 1", "others may change it"],
+    [0o604, `api_keys = ["${key}"]`, "it holds keys, and others may read it"],
+    [0o601, `admin_keys = ["${key}"]`, "it holds keys, and others may read it"],
+    [0o644, "job_slots = 1", null],
+    [0o644, `[[keys]]\nhash = "${"0f".repeat(32)}"`, null],
+    [0o640, `api_keys = ["${key}"]`, null],
+  ])("holds a file of mode %o with %s against its mode", async (mode, text, message) => {
+    const path = toml(text);
+    chmodSync(path, mode);
+    const flags = { config: path };
+    if (message === null) expect((await load({ flags })).settings).toBeDefined();
+    else expect(await refusal({ flags })).toContain(message);
+  });
+
+  test("reads a pipe, and no more of a file than it may have", async () => {
+    expect(await refusal({ flags: { config: "/dev/zero" } })).toContain("larger than");
+    const fifo = join(folder, "fifo");
+    expect(Bun.spawnSync(["mkfifo", "-m", "666", fifo]).exitCode).toBe(0);
+    const writer = Bun.spawn(["/bin/sh", "-c", 'echo job_slots = 3 >"$0"', fifo]);
+    expect((await load({ flags: { config: fifo } })).settings.jobSlots).toBe(3);
+    expect(await writer.exited).toBe(0);
   });
 
   test("shows no key, neither in errors nor in the effective values", async () => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { serverAccess } from "../../../src/cli/client-flags.ts";
 import { type ConfigInput, loadConfig } from "../../../src/cli/config.ts";
 import { openKeyFile } from "../../../src/cli/key-file.ts";
-import { checkExposure, serverKeys } from "../../../src/cli/serve-config.ts";
+import { checkExposure, printSettings, serverKeys } from "../../../src/cli/serve-config.ts";
 import { memoryTerminal } from "./memory-terminal.ts";
 
 let folder = "";
@@ -121,4 +121,14 @@ test("serverKeys() makes a key only where none is configured", async () => {
   });
   expect(made.ring.authenticate(key)).toBeNull();
   expect((await serverKeys(await load({ flags }))).madeKey).toBeNull();
+});
+
+test("a key of two owners is refused, by --check as by a start", async () => {
+  const flags = { "data-dir": join(folder, "twice") };
+  const config = await load({ flags, env: { CPRG_API_KEYS: `t:${key}`, CPRG_ADMIN_KEYS: key } });
+  const twice = "one key is given for";
+  await expect(serverKeys(config)).rejects.toThrow(twice);
+  const terminal = memoryTerminal();
+  await expect(printSettings(config, { json: false, terminal })).rejects.toThrow(twice);
+  expect(terminal.out()).toBe("");
 });
