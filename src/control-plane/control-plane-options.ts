@@ -16,6 +16,9 @@ export const BRIDGE_PORT_DEFAULT = 7600;
 /** How long `stop` waits for tasks that run, unless it is told. */
 export const STOP_GRACE_MS_DEFAULT = 30_000;
 
+/** How long tasks that have ended are kept in memory, unless it is told. */
+export const MEMORY_KEPT_MS = 3_600_000;
+
 /** What a control plane needs of a store. */
 export type ControlStore = Pick<
   Store,
@@ -38,6 +41,11 @@ export interface ControlPlaneOptions {
   readonly liveness?: Partial<Liveness>;
   readonly quarantineMs?: number;
   readonly stopGraceMs?: number;
+  /**
+   * How long tasks that have ended are kept in memory. A store that was given is pruned by whoever
+   * has it.
+   */
+  readonly keptMs?: number;
   /** What workers are told. */
   readonly version?: string;
   readonly log?: Log;
@@ -70,6 +78,8 @@ export interface ControlPlaneParts {
   readonly ownsStore: boolean;
   readonly keys: ControlKeys;
   readonly feed: Feed;
+  /** Of a store that nobody else prunes. */
+  readonly prune?: Store["prune"];
 }
 
 /** Where to listen for workers. */
@@ -83,5 +93,7 @@ export interface ServeOptions {
 /** All in memory. */
 export function memoryParts(): ControlPlaneParts {
   const store = memoryStore();
-  return { store, ownsStore: true, keys: ephemeralControlKeys(), feed: new Feed(store.events) };
+  const { prune } = store;
+  const feed = new Feed(store.events);
+  return { store, ownsStore: true, keys: ephemeralControlKeys(), feed, prune };
 }

@@ -33,6 +33,7 @@ import {
   type ControlPlaneCreateOptions,
   type ControlPlaneOptions,
   type ControlPlaneParts,
+  MEMORY_KEPT_MS,
   memoryParts,
   type ServeOptions,
   STOP_GRACE_MS_DEFAULT,
@@ -65,6 +66,7 @@ export class ControlPlane implements TaskControl {
   readonly #stopping = new AbortController();
   readonly #room: QueueRoom;
   #staleRefused = 0;
+  #prunedAt = 0;
   #listening: Promise<Listener> | null = null;
   #stopped: Promise<void> | null = null;
 
@@ -108,10 +110,12 @@ export class ControlPlane implements TaskControl {
     const { dataDirectory, ownsStore = true, recoverQueued = true } = options;
     const keys =
       dataDirectory === undefined ? ephemeralControlKeys() : await openControlKeys(dataDirectory);
-    const store = options.store ?? (await options.storeFactory?.()) ?? memoryStore();
+    const own = memoryStore();
+    const store = options.store ?? (await options.storeFactory?.()) ?? own;
     const feed = options.feed ?? new Feed(store.events);
     try {
-      const plane = new ControlPlane(options, { store, ownsStore, keys, feed });
+      const prune = store === own ? { prune: own.prune } : {};
+      const plane = new ControlPlane(options, { store, ownsStore, keys, feed, ...prune });
       await plane.#recover(recoverQueued);
       return plane;
     } catch (error) {
@@ -209,6 +213,7 @@ export class ControlPlane implements TaskControl {
       this.#dispatcher.add(queuedTask(task));
     });
     this.#parts.feed.advanced(`task:${task.id}`);
+    this.#forgetOld(at);
     return this.#view(task);
   }
 
@@ -400,6 +405,17 @@ export class ControlPlane implements TaskControl {
     }
   }
 
+  /** In memory, what ended long ago goes. */
+  #forgetOld(now: number): void {
+    const { prune } = this.#parts;
+    if (prune === undefined || now - this.#prunedAt < PRUNE_EVERY_MS) return;
+    this.#prunedAt = now;
+    const before = now - (this.#options.keptMs ?? MEMORY_KEPT_MS);
+    void (async () => {
+      while (!(await prune(before)).isDone);
+    })();
+  }
+
   async #get(id: string, tenant?: string): Promise<Task> {
     const task = await this.#parts.store.tasks.get(id);
     if (task === null || (tenant !== undefined && task.tenant !== tenant)) throw taskNotFound(id);
@@ -420,6 +436,8 @@ export class ControlPlane implements TaskControl {
 /** Name of the runner that is set without one. */
 export const RUNNER_NAME_DEFAULT = "default";
 const MESSAGE_CHARS_MAX = 4096;
+/** How often what is old is looked for. */
+const PRUNE_EVERY_MS = 60_000;
 
 function stopping(): CprgError {
   return new CprgError("unavailable", "Cannot do this: the control plane stops", {

@@ -1,15 +1,21 @@
 // SIGKILL of a control plane under load: what it accepted is there, and nothing is done twice.
 
-import { expect, test } from "bun:test";
+import { afterEach, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { ControlPlane } from "../../src/control-plane/control-plane.ts";
 import { openStore } from "../../src/store/open.ts";
 import { allLines, TempDir } from "../store/samples.ts";
-import { gate, startWorkerHere, TOKEN, until } from "./ground.ts";
+import { gate, startWorkerHere, TOKEN, until, type WorkerHere } from "./ground.ts";
 
 const FIXTURE = join(import.meta.dir, "../fixtures/killed-control-plane.ts");
 const ROUNDS = 3;
+
+const undo: (() => unknown)[] = [];
+
+afterEach(async () => {
+  for (const step of undo.splice(0).reverse()) await step();
+});
 
 interface Started {
   readonly port: number;
@@ -24,6 +30,10 @@ async function start(directory: string, port: number, count: number): Promise<St
     stdout: "pipe",
     stderr: "inherit",
     stdin: "ignore",
+  });
+  undo.push(async () => {
+    child.kill("SIGKILL");
+    await child.exited;
   });
   const lines: string[] = [];
   const { opened, open } = gate();
@@ -53,7 +63,8 @@ async function start(directory: string, port: number, count: number): Promise<St
 }
 
 test("killed under load again and again: each task has one end, and none ran twice", async () => {
-  using folder = new TempDir();
+  const folder = new TempDir();
+  undo.push(() => folder[Symbol.dispose]());
   const directory = folder.join("data");
   const witnesses = (): string[] =>
     existsSync(`${directory}/witness`)
@@ -61,19 +72,23 @@ test("killed under load again and again: each task has one end, and none ran twi
       : [];
   let port = 0;
   const accepted: string[] = [];
-  let worker: Awaited<ReturnType<typeof startWorkerHere>> | null = null;
+  let worker: WorkerHere | null = null;
   for (let round = 0; round < ROUNDS; round += 1) {
     const before = witnesses().length;
     const plane = await start(directory, port, 1000);
     port = plane.port;
-    worker ??= await startWorkerHere({ port, slots: 3, isIdle: true }, folder.join("worker"));
+    if (worker === null) {
+      const here = await startWorkerHere({ port, slots: 3, isIdle: true }, folder.join("worker"));
+      undo.push(async () => {
+        await here.worker.kill();
+        await here.ended;
+      });
+      worker = here;
+    }
     await until(() => witnesses().length > before + 10 && plane.accepted.length > 20);
     await plane.kill();
     accepted.push(...plane.accepted);
   }
-  await worker?.worker.kill();
-  await worker?.ended;
-
   const store = await openStore({ path: `${directory}/cprg.db` });
   const unfinished = await Promise.all(
     (["claiming", "running", "queued"] as const).map((status) =>

@@ -269,3 +269,24 @@ test("a task says why it waits, and goes on once that is gone", async () => {
     expect((await plane.waitTask(id)).status).toBe("succeeded");
   }
 });
+
+test("in memory, a task that ended long ago is forgotten; one that has not ended is not", async () => {
+  let now = 1_800_000_000_000;
+  const clock = { now: () => now, monotonicMs: () => performance.now() };
+  await using ground = await Ground.open({ clock, keptMs: 600_000 });
+  const { plane } = ground;
+  plane.setRunner(async () => "done");
+  const waiting = await plane.submit(0, { labels: { none: "1" } });
+  await ground.worker({ isIdle: true });
+  const old = await plane.submit(1);
+  await plane.waitTask(old.id);
+  now += 590_000;
+  const young = await plane.submit(2);
+  await plane.waitTask(young.id);
+  expect(await plane.task(old.id)).toMatchObject({ status: "succeeded" });
+  now += 61_000;
+  await plane.submit(3);
+  await expect(plane.task(old.id)).rejects.toMatchObject({ code: "not_found" });
+  expect(await plane.task(young.id)).toMatchObject({ status: "succeeded" });
+  expect(await plane.task(waiting.id)).toMatchObject({ status: "queued" });
+});
