@@ -69,6 +69,14 @@ async function main(): Promise<void> {
   const code = await server.stop();
   console.log(`  exit code ${code}`);
   check(code === 0, "the server stops cleanly");
+
+  title(
+    "A control plane, a worker that dials out to it, and an agent that drives the worker, offline",
+  );
+  const agent = await call(["demo"], { env: home.env });
+  console.log(agent.out.replace(/^(?=.)/gm, "  ").trimEnd());
+  check(agent.code === 0, `the agent does its task: ${agent.err}`);
+  check(/^result .*os: Linux/m.test(agent.out), "its result is what its programs found");
 }
 
 async function layers(server: Serving): Promise<string> {

@@ -50,7 +50,7 @@ interface AllowedSkips {
 
 const second = 1000;
 const minute = 60 * second;
-const totalTimeoutMs = 40 * minute;
+const totalTimeoutMs = 60 * minute;
 
 /** In order of running, the slowest last. A suite starts to count once its folder exists. */
 const suites: readonly Suite[] = [
@@ -61,6 +61,13 @@ const suites: readonly Suite[] = [
   { name: "jobs", folder: "test/jobs", timeoutMs: 5 * minute, testTimeoutMs: 30 * second },
   { name: "bridge", folder: "test/bridge", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "worker", folder: "test/worker", timeoutMs: 20 * minute, testTimeoutMs: 60 * second },
+  {
+    name: "control-plane",
+    folder: "test/control-plane",
+    timeoutMs: 10 * minute,
+    testTimeoutMs: 60 * second,
+  },
+  { name: "chaos", folder: "test/chaos", timeoutMs: 15 * minute, testTimeoutMs: 300 * second },
   { name: "interop", folder: "test/interop", timeoutMs: 20 * minute, testTimeoutMs: 120 * second },
   { name: "model", folder: "test/model", timeoutMs: 10 * minute, testTimeoutMs: 120 * second },
   { name: "sim", folder: "test/sim", timeoutMs: 10 * minute, testTimeoutMs: 600 * second },
@@ -76,6 +83,7 @@ const suites: readonly Suite[] = [
     testTimeoutMs: 60 * second,
     isRootless: true,
   },
+  { name: "examples", folder: "test/examples", timeoutMs: 5 * minute, testTimeoutMs: 60 * second },
   { name: "e2e", folder: "test/e2e", timeoutMs: 30 * minute, testTimeoutMs: 60 * second },
 ];
 

@@ -98,10 +98,22 @@ async function readKeyFile(path: string): Promise<string | null> {
 
 /** A job's id as it was typed. */
 export function parseJobId(text: string | undefined): string {
+  return parseRunId(text, { what: "job", list: "cprg jobs" });
+}
+
+/** A task's id as it was typed. */
+export function parseTaskId(text: string | undefined): string {
+  return parseRunId(text, { what: "task", list: "cprg tasks list" });
+}
+
+function parseRunId(
+  text: string | undefined,
+  { what, list }: { readonly what: string; readonly list: string },
+): string {
   const id = text?.toLowerCase() ?? "";
   if (isId(id)) return id;
   throw usageError(
-    `Cannot use job "${text ?? ""}": expected an id such as 0197a3f0-…`,
-    '"cprg jobs" lists them',
+    `Cannot use ${what} "${text ?? ""}": expected an id such as 0197a3f0-…`,
+    `"${list}" lists them`,
   );
 }

@@ -5,11 +5,14 @@
  */
 
 import { join } from "node:path";
+import { AGENT_BUDGET_DEFAULT, AGENT_BUDGET_MAX } from "../control-plane/runners/agent-budget.ts";
 import { CEILING_LIMITS } from "../core/limits.ts";
 import { RATE_PER_MIN_DEFAULT, RATE_PER_MIN_MAX } from "../tenancy/rate-windows.ts";
 import { defaultRunDir, type Whose } from "./paths.ts";
 import {
+  type Address,
   parseAddress,
+  parseBearer,
   parseBinds,
   parseCeilings,
   parseChoice,
@@ -18,8 +21,10 @@ import {
   parseKeys,
   parseLayers,
   parseLogSpec,
+  parseModel,
   parsePath,
   parseTruth,
+  parseWord,
   parseWords,
   type RawSetting,
 } from "./settings-parse.ts";
@@ -43,6 +48,8 @@ export interface Setting<T> {
   readonly offDoc?: string;
   /** Never shown, and no flag, because command lines are public on the host. */
   readonly isSecret?: boolean;
+  /** A secret that has a flag all the same. */
+  readonly hasFlag?: boolean;
   /** A switch that is off by default; its flag turns it on. */
   readonly isOptIn?: boolean;
   /** A second variable that is read where the first is not set. */
@@ -85,6 +92,101 @@ export const SETTINGS = {
     doc: "Private key of the certificate in PEM, which others may not read",
     fallback: () => null,
     parse: (raw, where): string | null => parsePath(raw, where),
+  }),
+  bridgeAddr: setting({
+    kind: "text",
+    value: "HOST:PORT",
+    doc: "Address for workers, such as 127.0.0.1:7600; without it cprg serve takes none, and cprg control-plane listens there",
+    fallback: () => null,
+    parse: (raw, where): Address | null => parseAddress(raw, where),
+  }),
+  bridgeToken: setting({
+    kind: "text",
+    value: "TOKEN",
+    doc: "One bearer for all workers, beside minted tokens; others on this host can read a flag: rather set the variable",
+    isSecret: true,
+    hasFlag: true,
+    fallback: () => null,
+    parse: (raw, where): string | null => parseBearer(raw, where),
+  }),
+  allowSharedToken: setting({
+    kind: "switch",
+    value: "BOOL",
+    isOptIn: true,
+    doc: "Take the one bearer on an address that other hosts can reach too",
+    fallback: () => false,
+    parse: parseTruth,
+  }),
+  bridgeTlsCert: setting({
+    kind: "text",
+    value: "FILE",
+    doc: "Certificate chain in PEM that workers are shown: the bridge speaks TLS",
+    fallback: () => null,
+    parse: (raw, where): string | null => parsePath(raw, where),
+  }),
+  bridgeTlsKey: setting({
+    kind: "text",
+    value: "FILE",
+    doc: "Private key of that certificate in PEM, which others may not read",
+    fallback: () => null,
+    parse: (raw, where): string | null => parsePath(raw, where),
+  }),
+  bridgeTlsClientCa: setting({
+    kind: "text",
+    value: "FILE",
+    doc: "Certificates in PEM: each worker must show one that one of these signed",
+    fallback: () => null,
+    parse: (raw, where): string | null => parsePath(raw, where),
+  }),
+  tenantClaims: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Workers that tasks of one tenant may have at once",
+    fallback: () => 100,
+    parse: parseInteger({ least: 1, most: 10_000 }),
+  }),
+  agentModel: setting({
+    kind: "text",
+    value: "NAME",
+    doc: "Turns on the agent runner, for every key: openai:MODEL, or compatible:MODEL with a base URL",
+    fallback: () => null,
+    parse: parseModel,
+  }),
+  agentBaseUrl: setting({
+    kind: "text",
+    value: "URL",
+    doc: "Where the model is: a server that speaks OpenAI's protocol",
+    fallback: () => null,
+    parse: (raw, where): string | null => parseWord(raw, where),
+  }),
+  agentKey: setting({
+    kind: "text",
+    value: "KEY",
+    doc: "Key of the model's server; it stays in this process",
+    isSecret: true,
+    fallback: () => null,
+    parse: (raw, where): string | null => parseWord(raw, where),
+  }),
+  agentSteps: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Answers of the model that one task may take",
+    fallback: () => AGENT_BUDGET_DEFAULT.steps,
+    parse: parseInteger({ least: 1, most: AGENT_BUDGET_MAX.steps }),
+  }),
+  agentWallSeconds: setting({
+    kind: "integer",
+    value: "SECONDS",
+    doc: "How long the agent of one task may work",
+    fallback: () => AGENT_BUDGET_DEFAULT.wallSeconds,
+    parse: parseInteger({ least: 1, most: AGENT_BUDGET_MAX.wallSeconds }),
+  }),
+  agentTokens: setting({
+    kind: "integer",
+    value: "N",
+    doc: "Tokens that the agent of one task may spend",
+    fallback: () => AGENT_BUDGET_DEFAULT.tokens,
+    parse: parseInteger({ least: 1, most: AGENT_BUDGET_MAX.tokens }),
   }),
   dataDir: setting({
     kind: "text",
@@ -329,7 +431,7 @@ export function envName(name: string): string {
 /** `job-slots`; `no-recover-queued` for a switch that is on by default; null for secrets. */
 export function flagName(name: SettingName): string | null {
   const spec: Setting<unknown> = SETTINGS[name];
-  if (spec.isSecret) return null;
+  if (spec.isSecret && !spec.hasFlag) return null;
   const base = tomlKey(name).replaceAll("_", "-");
   return spec.kind === "switch" && !spec.isOptIn ? `no-${base}` : base;
 }

@@ -196,7 +196,7 @@ export function shownSettings(config: LoadedConfig): readonly ShownSetting[] {
   return SETTING_NAMES.map((name) => {
     const { isSecret }: Setting<unknown> = SETTINGS[name];
     const value: unknown = config.settings[name];
-    const count = Array.isArray(value) ? value.length : 1;
+    const count = Array.isArray(value) ? value.length : Number(value !== null);
     const shown = isSecret ? `${count} (not shown)` : value;
     return { name, value: shown, source: config.sources[name] };
   });

@@ -1,6 +1,8 @@
 /** Parsers of setting values. Each names where the value was written when it refuses it. */
 
 import { isAbsolute, resolve } from "node:path";
+import { parseModelName } from "../control-plane/runners/agent-model.ts";
+import { CprgError } from "../core/errors.ts";
 import {
   CEILING_LIMITS,
   type Ceilings,
@@ -68,6 +70,37 @@ export function parsePath(raw: RawSetting, where: string): string {
   const text = one(raw, where);
   if (text === "" || text.includes("\0")) throw refusal(where, text, "expected a path");
   return isAbsolute(text) ? text : resolve(text);
+}
+
+/** One word of visible ASCII, as a header or a URL can hold it. Its text is never repeated. */
+export function parseWord(raw: RawSetting, where: string): string {
+  const text = one(raw, where);
+  if (/^[\x21-\x7e]{1,4096}$/.test(text)) return text;
+  throw usageError(`Cannot use ${where}: expected 1 to 4096 visible ASCII characters`);
+}
+
+/** Characters of the one bearer of all workers: nobody is to guess it. */
+const BEARER_CHARS_MIN = 16;
+
+/** The one bearer of all workers. */
+export function parseBearer(raw: RawSetting, where: string): string {
+  const text = parseWord(raw, where);
+  if (text.length >= BEARER_CHARS_MIN) return text;
+  throw usageError(
+    `Cannot use ${where}: shorter than ${BEARER_CHARS_MIN} characters`,
+    "openssl rand -hex 16 makes one",
+  );
+}
+
+/** The name of a model: `openai:gpt-5`. */
+export function parseModel(raw: RawSetting, where: string): string | null {
+  const text = one(raw, where);
+  try {
+    parseModelName(text);
+    return text;
+  } catch (error) {
+    throw refusal(where, text, CprgError.from(error).hint ?? "not the name of a model");
+  }
 }
 
 /** A whole number within bounds. */

@@ -156,7 +156,7 @@ export interface TaskControl {
   cancelTask(id: string): Promise<TaskView>;
   /** Fails a task with a message; as {@link cancelTask}. */
   failTask(id: string, message: string): Promise<TaskView>;
-  /** Every worker that is connected or waited for. */
+  /** Every worker that is connected, waited for, or was lost a short while ago. */
   workers(): readonly WorkerView[];
   /**
    * Ends the claims of a worker, fails their tasks, and lets it go on.

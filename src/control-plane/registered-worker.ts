@@ -1,10 +1,9 @@
 /**
- * One worker: whom its id belongs to, its stream of now, and its claims over the loss of a stream
+ * One worker: what it says of itself, its stream of now, and its claims over the loss of a stream
  * (proto/PROTOCOL.md sections 7 and 8).
  */
 
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { CallEnd, FrameStream, Mux, PeerCapabilities } from "../bridge/contract.ts";
+import type { CallEnd, FrameStream, Mux } from "../bridge/contract.ts";
 import { Handlers } from "../bridge/handlers.ts";
 import type { Registration } from "../bridge/metadata.ts";
 import {
@@ -13,17 +12,25 @@ import {
   HEARTBEAT_ACK,
   HTTP2_PING,
   WORKER_CLAIM,
+  WORKER_DRAIN,
   WORKER_REATTACH,
   WORKER_SECRET,
 } from "../bridge/methods.ts";
 import { openMux } from "../bridge/mux.ts";
+import type { Clock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
-import type { Claim, ClaimRequest, RunningExec } from "../gen/messages.ts";
+import type { Claim, ClaimRequest } from "../gen/messages.ts";
 import { ClaimLink } from "./claim-link.ts";
+import type { WorkerStatus, WorkerView } from "./contract.ts";
 import type { Liveness } from "./liveness.ts";
+import { canReattach, settleClaims } from "./reattach.ts";
+import type { Candidate } from "./scheduler.ts";
 import { watchSilence } from "./silence.ts";
+import { WorkerHealth } from "./worker-health.ts";
+import type { WorkerIdentity } from "./worker-identity.ts";
+import type { WorkerOwner } from "./worker-owner.ts";
 
 /** What the control plane lists. */
 export const CAPABILITIES: readonly string[] = [
@@ -35,48 +42,70 @@ export const CAPABILITIES: readonly string[] = [
 ];
 
 const CLAIM_MS_MAX = 15 * 60 * 1000;
-/** Before it answers, a worker ends the claims that are not kept. */
-const REATTACH_MS_MAX = 60_000;
-
-/** Whom an id belongs to. */
-export interface Owner {
-  /** Of the token that it came with first. */
-  readonly tokenHash: string;
-  /** Of its secret; null for a worker without `worker.secret`. */
-  readonly secretHash: Buffer | null;
-}
+const DRAIN_MS_MAX = 10_000;
 
 /** What its registry gives a worker. */
 export interface WorkerContext {
   readonly liveness: Liveness;
+  readonly quarantineMs: number;
+  readonly clock: Clock;
   readonly log: Log;
   /** A slot may have become free, or a stream has come or gone. */
   onChange(): void;
+  /** It spoke of a claim that is not its own any more. */
+  onStale(): void;
 }
 
 /** A claim request with what it cannot be without. */
 export type ClaimOrder = Partial<ClaimRequest> & Pick<ClaimRequest, "taskId" | "epoch">;
 
+/** A slot of a worker that is kept for one claim. */
+export interface WorkerSlot {
+  readonly workerId: string;
+  /** Asks for the claim. @throws CprgError what the worker refuses with; the signal's reason */
+  claim(order: ClaimOrder, signal?: AbortSignal): Promise<ClaimLink>;
+  /** Gives the slot back when no claim was asked for; idempotent. */
+  cancel(): void;
+}
+
 /** A worker that has registered. */
 export class RegisteredWorker {
   readonly id: string;
-  readonly owner: Owner;
+  readonly owner: WorkerOwner;
   readonly #context: WorkerContext;
+  readonly #health: WorkerHealth;
   /** Claims that it holds or is asked to hold, by task. */
   readonly #links = new Map<string, ClaimLink>();
-  #slots = 0;
+  /** Slots that are kept for claims that are asked for soon. */
+  #reserved = 0;
+  #registration: Registration;
+  #identity: WorkerIdentity;
   #mux: Mux | null = null;
+  #connectedAt: number | null = null;
+  #lostAt: number;
   /** It has been told which claims it keeps, and can be asked for others. */
   #isReady = false;
+  /** `asked`: it has yet to be told. */
+  #drain: "no" | "asked" | "known" = "no";
   /** When its claims are lost unless it has attached again; null while it is attached. */
   #graceEndsMs: number | null = null;
   #grace: Timer | null = null;
-  #wasHeard = false;
 
-  constructor(id: string, owner: Owner, context: WorkerContext) {
-    this.id = id;
+  constructor(
+    owner: WorkerOwner,
+    context: WorkerContext,
+    arriving: { readonly registration: Registration; readonly identity: WorkerIdentity },
+  ) {
+    this.id = arriving.registration.workerId;
     this.owner = owner;
     this.#context = context;
+    this.#registration = arriving.registration;
+    this.#identity = arriving.identity;
+    this.#lostAt = context.clock.now();
+    this.#health = new WorkerHealth({
+      restMs: context.quarantineMs,
+      onRested: () => context.onChange(),
+    });
   }
 
   get isConnected(): boolean {
@@ -87,26 +116,82 @@ export class RegisteredWorker {
     return this.#links.size;
   }
 
-  /** It came once, said nothing, and may never have got its secret. */
-  get isForgettable(): boolean {
-    return !this.#wasHeard && !this.isConnected && this.#links.size === 0;
+  /** Token of its stream of now, or of its last; null: the shared bearer. */
+  get tokenId(): string | null {
+    return this.#identity.tokenId;
   }
 
-  /** Whether it can be asked for a claim now. */
-  get isFree(): boolean {
-    return this.#isReady && this.#links.size < this.#slots;
+  /** When its last stream was lost, in milliseconds since 1970; null while it has one. */
+  get lostAt(): number | null {
+    return this.isConnected ? null : this.#lostAt;
+  }
+
+  /** As far as placing tasks goes. */
+  get candidate(): Candidate {
+    return {
+      id: this.id,
+      labels: this.#labels,
+      tenants: this.#identity.tenants,
+      freeSlots: Math.max(0, this.#registration.slots - this.#links.size - this.#reserved),
+      isClosed: !this.#isReady || this.#drain !== "no" || this.#health.isQuarantined,
+    };
+  }
+
+  /** As it is seen. */
+  view(): WorkerView {
+    const { name, version, slots } = this.#registration;
+    return Object.freeze({
+      id: this.id,
+      name,
+      labels: this.#labels,
+      tenants: this.#identity.tenants,
+      status: this.#status,
+      version,
+      slots,
+      claims: [...this.#links.values()].map(({ claim }) => Object.freeze({ ...claim })),
+      connectedAt: this.#connectedAt,
+      lastSeenAt: this.#lastSeenAt,
+      failures: this.#health.failures,
+    });
+  }
+
+  /** Keeps a slot for a claim that is asked for soon; the caller has seen that there is one. */
+  reserve(): WorkerSlot {
+    this.#reserved += 1;
+    let isKept = true;
+    const cancel = (): void => {
+      if (!isKept) return;
+      isKept = false;
+      this.#reserved -= 1;
+      this.#context.onChange();
+    };
+    return {
+      workerId: this.id,
+      cancel,
+      claim: (order, signal) => {
+        const claimed = this.#claim(order, signal);
+        cancel();
+        return claimed;
+      },
+    };
   }
 
   /** A stream of its rightful owner: the one before is replaced, claims of both sides go on. */
-  connected(registration: Registration, stream: FrameStream): void {
+  connected(
+    { registration, identity }: { registration: Registration; identity: WorkerIdentity },
+    stream: FrameStream,
+  ): void {
     this.#mux?.close(
       new CprgError("aborted", "its id came again, rightfully", { reason: "REPLACED" }),
     );
     this.#grace?.clear();
     for (const link of this.#links.values()) link.detach();
-    this.#slots = registration.slots;
+    this.#registration = registration;
+    this.#identity = identity;
     this.#isReady = false;
-    const { log, liveness } = this.#context;
+    // One that knew and holds nothing has ended since: this is its next process.
+    if (this.#drain === "known" && registration.claims.length === 0) this.#drain = "no";
+    const { log, liveness, clock } = this.#context;
     const mux = openMux(stream, {
       handlers: this.#handlers(),
       own: CAPABILITIES,
@@ -114,20 +199,65 @@ export class RegisteredWorker {
       onBug: (error) => log.error("a heartbeat failed", { error }),
     });
     this.#mux = mux;
+    this.#connectedAt = clock.now();
     log.info("worker connected", { worker: this.id });
     const silence = watchSilence(mux, liveness.silenceMs, () =>
       mux.close(new CprgError("deadline_exceeded", "no frame for too long", { reason: "SILENT" })),
     );
+    const leftMs = (identity.expiresAt ?? Number.POSITIVE_INFINITY) - clock.now();
+    const expiry = startTimer(leftMs, () => {
+      if (this.#mux === mux) this.close(tokenExpired());
+    });
     void mux.closed.then((end) => {
       silence.clear();
-      this.#wasHeard ||= mux.counts.framesReceived > 0;
+      expiry.clear();
       this.#lost(mux, end);
     });
     void this.#attach(mux, registration.claims);
   }
 
-  /** Asks it for a claim. @throws CprgError what it refuses with; `unavailable` when it is lost */
-  async claim(order: ClaimOrder, signal: AbortSignal | undefined): Promise<ClaimLink> {
+  /** Tells it to finish its claims and take no other; it takes none from now on. */
+  async drain(): Promise<void> {
+    this.#drain = "asked";
+    this.#context.onChange();
+    if (this.#mux !== null && this.#isReady) await this.#tellDrain(this.#mux);
+  }
+
+  /** Ends its claims, and forgets that others failed. */
+  async release(): Promise<void> {
+    this.#health.clear();
+    await Promise.all([...this.#links.values()].map((link) => link.release()));
+    this.#context.onChange();
+  }
+
+  /** Ends its stream, and all that it holds. */
+  close(error: CprgError): void {
+    this.#grace?.clear();
+    this.#health.clear();
+    this.#isReady = false;
+    this.#loseAll(error.message);
+    this.#mux?.close(error);
+  }
+
+  get #labels(): Readonly<Record<string, string>> {
+    return Object.freeze({ ...this.#registration.labels, ...this.#identity.labels });
+  }
+
+  get #status(): WorkerStatus {
+    if (!this.isConnected) return this.#links.size > 0 ? "reattaching" : "lost";
+    if (this.#health.isQuarantined) return "quarantined";
+    if (this.#drain !== "no") return "draining";
+    if (!this.#isReady) return "reattaching";
+    return this.#links.size > 0 ? "busy" : "idle";
+  }
+
+  get #lastSeenAt(): number {
+    if (this.#mux === null) return this.#lostAt;
+    const silentMs = performance.now() - this.#mux.lastFrameMs;
+    return Math.round(this.#context.clock.now() - silentMs);
+  }
+
+  async #claim(order: ClaimOrder, signal: AbortSignal | undefined): Promise<ClaimLink> {
     const mux = this.#mux;
     if (mux === null) throw new CprgError("unavailable", "the worker is not connected");
     const { taskId, epoch } = order;
@@ -144,26 +274,33 @@ export class RegisteredWorker {
       const granted = await mux.call(WORKER_CLAIM, order, options);
       link.over.throwIfAborted();
       link.grant(granted);
+      this.#health.succeeded();
       return link;
     } catch (error) {
-      link.lose("it was not granted");
+      await this.#notGranted(link, { error: CprgError.from(error), signal });
       throw error;
     }
   }
 
-  /** Ends its stream, and all that it holds. */
-  close(error: CprgError): void {
-    this.#grace?.clear();
-    this.#isReady = false;
-    this.#loseAll(error.message);
-    this.#mux?.close(error);
+  async #notGranted(
+    link: ClaimLink,
+    { error, signal }: { readonly error: CprgError; readonly signal: AbortSignal | undefined },
+  ): Promise<void> {
+    if (error.reason === "DRAINING") this.#drain = "known";
+    else if (signal?.aborted !== true && !isOfTheOrder(error)) this.#health.failed();
+    // A call that was given up has not ended at the worker: the slot is free when it has.
+    if (signal?.aborted === true || error.code === "deadline_exceeded") await link.release();
+    link.lose("it was not granted");
   }
 
   /** Stands by the claims that it made, and by no other. */
   #handlers(): Handlers {
     return new Handlers().unary(HEARTBEAT, ({ claims }) => {
       const ours = claims.map((claim) => ({ claim, link: this.#find(claim) }));
-      for (const { link } of ours) link?.renew();
+      for (const { link } of ours) {
+        if (link === undefined) this.#context.onStale();
+        else link.renew();
+      }
       return {
         renewed: ours.flatMap(({ claim, link }) => (link === undefined ? [] : [claim])),
         dropped: ours.flatMap(({ claim, link }) => (link === undefined ? [claim] : [])),
@@ -175,39 +312,38 @@ export class RegisteredWorker {
   async #attach(mux: Mux, presented: readonly Claim[]): Promise<void> {
     const canKeep = canReattach(mux.peer);
     const here = new Set(presented.map((claim) => this.#find(claim)));
+    if (here.has(undefined)) this.#context.onStale();
     for (const link of this.#links.values()) {
       if (!canKeep || !here.has(link)) link.lose("it came back without the claim");
     }
     if (mux.peer.has(WORKER_REATTACH.name) && !(await this.#settle(mux, presented))) return;
-    if (this.#mux !== mux) return;
+    if (this.#mux !== mux || mux.hasEnded) return;
     this.#isReady = true;
     this.#graceEndsMs = null;
+    if (this.#drain === "asked") void this.#tellDrain(mux);
     this.#context.onChange();
   }
 
   /** Tells it what it keeps; false when that has failed. */
   async #settle(mux: Mux, presented: readonly Claim[]): Promise<boolean> {
-    const canKeep = canReattach(mux.peer);
-    const found = presented.map((claim) => {
-      const link = this.#find(claim);
-      return { claim, link, keep: canKeep && link?.isKept === true };
-    });
-    const verdicts = found.map(({ claim, keep }) => {
-      return { claim, keep, reason: keep ? "" : "the control plane gave it up" };
-    });
-    let execs: readonly RunningExec[];
     try {
-      ({ execs } = await mux.call(WORKER_REATTACH, { verdicts }, { timeoutMs: REATTACH_MS_MAX }));
+      await settleClaims(mux, presented, (claim) => this.#find(claim));
+      return true;
     } catch (error) {
       // Where the stream itself is lost, what is left of the grace goes on.
       if (!mux.hasEnded) this.#refused(mux, CprgError.from(error));
       return false;
     }
-    for (const { link, keep } of found) {
-      if (keep) link?.attach(mux, idsOf(execs, link.claim));
-      else link?.lose("it was not kept");
+  }
+
+  async #tellDrain(mux: Mux): Promise<void> {
+    try {
+      await mux.call(WORKER_DRAIN, { reason: "asked to" }, { timeoutMs: DRAIN_MS_MAX });
+      this.#drain = "known";
+    } catch (error) {
+      // It is given no claim all the same; one whose stream was lost is told again.
+      this.#context.log.warn("worker not drained", { worker: this.id, error });
     }
-    return true;
   }
 
   /** It cannot attach although it lists that it can. */
@@ -220,6 +356,8 @@ export class RegisteredWorker {
     this.#context.log.info("worker lost", { worker: this.id, why: error?.message ?? "closed" });
     if (this.#mux !== mux) return;
     this.#mux = null;
+    this.#connectedAt = null;
+    this.#lostAt = this.#context.clock.now();
     this.#isReady = false;
     for (const link of this.#links.values()) link.detach();
     if (!canReattach(mux.peer) || error?.reason === "SILENT") {
@@ -249,40 +387,11 @@ export class RegisteredWorker {
   }
 }
 
-/**
- * Refuses whoever is not the owner of an id.
- *
- * @throws CprgError `permission_denied` ID_TAKEN
- */
-export function checkOwner(
-  { id, owner }: Pick<RegisteredWorker, "id" | "owner">,
-  shown: { readonly secret: string | undefined; readonly tokenHash: string },
-): void {
-  const isOwner =
-    owner.secretHash === null
-      ? owner.tokenHash === shown.tokenHash
-      : shown.secret !== undefined && timingSafeEqual(hashOf(shown.secret), owner.secretHash);
-  if (isOwner) return;
-  throw new CprgError("permission_denied", `${id} belongs to another worker`, {
-    reason: "ID_TAKEN",
-  });
+/** What any worker would refuse: it says nothing about this one. */
+function isOfTheOrder({ code, reason }: CprgError): boolean {
+  return reason === "CLONE_FAILED" || code === "invalid_argument";
 }
 
-/** A secret for an id. */
-export function newSecret(): string {
-  return randomBytes(32).toString("base64url");
-}
-
-/** What is kept of a secret. */
-export function hashOf(secret: string): Buffer {
-  return createHash("sha256").update(secret).digest();
-}
-
-function canReattach(peer: PeerCapabilities): boolean {
-  return [WORKER_REATTACH.name, HEARTBEAT_ACK, CREDIT.name].every((name) => peer.has(name));
-}
-
-function idsOf(execs: readonly RunningExec[], { taskId, epoch }: Claim): Set<string> {
-  const own = execs.filter(({ claim }) => claim?.taskId === taskId && claim.epoch === epoch);
-  return new Set(own.map(({ execId }) => execId));
+function tokenExpired(): CprgError {
+  return new CprgError("unauthenticated", "the token has expired", { reason: "TOKEN_EXPIRED" });
 }

@@ -50,13 +50,16 @@ export async function startRemoteExec(link: ClaimLink, spec: ExecSpec): Promise<
 /** The first item, unless the start is given up: then the exec is killed, now or when it can be. */
 async function firstItem(items: ExecItems, signal: AbortSignal | undefined) {
   if (signal === undefined) return await items.next();
-  const given = Promise.withResolvers<never>();
-  const giveUp = (): void => given.reject(abortError(signal.reason));
+  let giveUp = (): void => undefined;
   const first = items.next();
-  signal.addEventListener("abort", giveUp);
-  if (signal.aborted) giveUp();
+  // `Promise.withResolvers` needs a newer Node than the one that is supported.
+  const given = new Promise<never>((_, reject) => {
+    giveUp = () => reject(abortError(signal.reason));
+    signal.addEventListener("abort", giveUp);
+    if (signal.aborted) giveUp();
+  });
   try {
-    return await Promise.race([first, given.promise]);
+    return await Promise.race([first, given]);
   } catch (error) {
     // Whatever comes is taken in turn, so that the cancel is seen to its end.
     if (signal.aborted) {

@@ -20,10 +20,13 @@ export interface Candidate {
 }
 
 /** What is placed. */
-export type Waiting = Pick<Task, "id" | "tenant" | "labels" | "createdAt">;
+export interface Waiting extends Pick<Task, "id" | "tenant" | "labels" | "createdAt"> {
+  /** Workers that a claim of it failed on: taken only where no other is free. */
+  readonly avoids?: readonly string[];
+}
 
-/** Why a task waits. */
-export type WaitingCode = "no_worker_matches" | "all_busy" | "tenant_limit";
+/** Why a task waits; `no_runner`: the control plane has none of the name that it asks for. */
+export type WaitingCode = "no_worker_matches" | "all_busy" | "tenant_limit" | "no_runner";
 
 /** What decides. */
 export interface SchedulerState {
@@ -64,7 +67,7 @@ export function nextAssignment(state: SchedulerState): Assignment | null {
     }
     const kind = kindOf(task);
     if (unsuited.has(kind)) continue;
-    const worker = leastLoaded(free.filter((one) => suits(one, task)));
+    const worker = workerFor(task, free);
     if (worker === null) {
       unsuited.add(kind);
       continue;
@@ -96,6 +99,12 @@ export function suits(worker: Candidate, { tenant, labels }: Pick<Task, "tenant"
 
 function kindOf({ tenant, labels }: Waiting): string {
   return JSON.stringify([tenant, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
+}
+
+function workerFor(task: Waiting, free: readonly Candidate[]): Candidate | null {
+  const suited = free.filter((one) => suits(one, task));
+  const others = suited.filter(({ id }) => task.avoids?.includes(id) !== true);
+  return leastLoaded(others.length > 0 ? others : suited);
 }
 
 /** One with as many free slots as any, so that claims spread. */

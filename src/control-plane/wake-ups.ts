@@ -2,23 +2,24 @@
 
 /** Who waits. */
 export class WakeUps {
-  #waiting: (() => void)[] = [];
+  readonly #waiting = new Set<() => void>();
 
   /** Resolves at the next change, or when the signal aborts. */
   wait(signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const wake = (): void => {
         signal?.removeEventListener("abort", wake);
+        this.#waiting.delete(wake);
         resolve();
       };
       signal?.addEventListener("abort", wake);
+      this.#waiting.add(wake);
       if (signal?.aborted) wake();
-      else this.#waiting.push(wake);
     });
   }
 
   /** Something has changed. */
   wake(): void {
-    for (const wake of this.#waiting.splice(0)) wake();
+    for (const wake of [...this.#waiting]) wake();
   }
 }

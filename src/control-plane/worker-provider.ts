@@ -24,6 +24,10 @@ export interface WorkerProviderOptions {
   readonly variables?: Readonly<Record<string, string>>;
   /** A claim that no heartbeat renews for so long ends at its worker; 0: never. Default: the registry's. */
   readonly claimTtlSeconds?: number;
+  /** For whom it works: its own workers and those that are shared. Default: shared ones alone. */
+  readonly tenant?: string;
+  /** What a worker must have. */
+  readonly labels?: Readonly<Record<string, string>>;
 }
 
 /**
@@ -47,7 +51,11 @@ export function workerSandboxProvider(
           epoch: 1,
           claimTtlSeconds: options.claimTtlSeconds ?? registry.liveness.claimTtlSeconds,
         },
-        context.signal === undefined ? {} : { signal: context.signal },
+        {
+          ...(context.signal === undefined ? {} : { signal: context.signal }),
+          ...(options.tenant === undefined ? {} : { tenant: options.tenant }),
+          ...(options.labels === undefined ? {} : { labels: options.labels }),
+        },
       );
       return new WorkerLease(claimed, { ...options.variables, ...context.variables });
     },

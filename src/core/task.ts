@@ -26,6 +26,9 @@ export type TaskEndStatus = Exclude<TaskStatus, "queued" | "claiming" | "running
 /** How often a claim is tried before the task fails: no program has run yet. */
 export const CLAIM_ATTEMPTS_MAX = 3;
 
+/** Claims of one task in all, those that do not count as tries too. */
+export const CLAIM_EPOCHS_MAX = 100;
+
 /** What JSON can say. */
 export type Json =
   | null
@@ -84,6 +87,8 @@ export type TaskChange =
       readonly epoch: number;
       readonly reason: Reason;
       readonly error: string;
+      /** Nobody tried: it does not count, unless there are {@link CLAIM_EPOCHS_MAX} of them. */
+      readonly isUncounted?: boolean;
     }
   | {
       readonly type: "finish";
@@ -122,7 +127,10 @@ export function reduceTask(task: Task, change: TaskChange): Task {
   if (change.epoch !== null && change.epoch !== task.epoch) throw staleEpoch(task, change.epoch);
   if (change.type === "run") return { ...task, status: "running", startedAt: change.at };
   if (change.type === "finish") return ended(task, change.end, change.at);
-  const { reason, error } = change;
+  const { reason, error, isUncounted = false } = change;
+  if (isUncounted && task.epoch < CLAIM_EPOCHS_MAX) {
+    return { ...task, status: "queued", workerId: null, attempts: task.attempts - 1 };
+  }
   if (task.attempts < CLAIM_ATTEMPTS_MAX) {
     return { ...task, status: "queued", workerId: null, reason, error };
   }

@@ -12,6 +12,7 @@ import type { JobService } from "../jobs/service.ts";
 import type { SandboxService } from "../sandboxes/service.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
 import type { Tenancy } from "../tenancy/tenancy.ts";
+import { refuseAbsent } from "./absent.ts";
 import { requireAcceptable } from "./acceptable.ts";
 import { recordActions } from "./audit-actions.ts";
 import { isKeyPath, requireAdmin, requireKey } from "./auth.ts";
@@ -44,10 +45,14 @@ import {
   statusRoutes,
 } from "./routes/status.ts";
 import { streamRoutes } from "./routes/stream.ts";
+import { type TaskParts, taskRoutes } from "./routes/tasks.ts";
+import { workerTokenRoutes } from "./routes/worker-tokens.ts";
+import { workerRoutes } from "./routes/workers.ts";
 import { EXEC_ROUTES, SANDBOX_ROUTES } from "./sandbox-docs.ts";
 import { SERVER_ROUTES } from "./server-docs.ts";
 import { StreamPlaces } from "./stream-places.ts";
 import { StreamedAnswers } from "./streamed.ts";
+import { TASK_ROUTES } from "./task-docs.ts";
 import { untilRevoked } from "./until-revoked.ts";
 
 /** Every route of the app: one without a description here cannot be, which a test makes sure of. */
@@ -56,6 +61,7 @@ export const ROUTES: readonly RouteDoc[] = [
   ...JOB_ROUTES,
   ...SANDBOX_ROUTES,
   ...EXEC_ROUTES,
+  ...TASK_ROUTES,
   ...ADMIN_ROUTES,
 ];
 
@@ -68,6 +74,10 @@ export interface AppOptions {
   /** The audit log as it is now, sealed. */
   exportAudit(): AsyncIterable<Uint8Array>;
   readonly engine: EngineFacts;
+  /** False: nothing runs on this host, and what would is answered 501. Default: true. */
+  readonly hasEngine?: boolean;
+  /** The control plane; without one its routes answer 501. */
+  readonly tasks?: TaskParts;
   readonly privileges: PrivilegeFacts;
   readonly log: Log;
   readonly version: string;
@@ -124,10 +134,15 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.use("/v1/*", requireAdmin);
   app.use("/v1/*", untilRevoked(isKeyPath));
   app.use("/v1/*", requireAcceptable(ROUTES));
+  const { tasks, hasEngine = true } = options;
+  app.use("/v1/*", refuseAbsent({ hasEngine, hasControlPlane: tasks !== undefined }));
   app.route("/v1/keys", keyRoutes({ registry: tenancy.registry, bodies }));
-  const { exportAudit } = options;
+  const { exportAudit, counts = {} } = options;
   app.route("/v1/audit", auditRoutes({ audit: tenancy.audit, exportAudit, streamed }));
-  app.route("/v1/metrics", metricsRoutes({ jobs, requests, counts: options.counts ?? {} }));
+  app.route(
+    "/v1/metrics",
+    metricsRoutes({ jobs, requests, counts, control: options.tasks?.control }),
+  );
   app.route("/v1/status", statusRoutes(status));
   app.route("/v1/languages", languageRoutes(jobs));
   const sockets = { log, places, stallMs: options.streamStallMs ?? STREAM_STALL_MS };
@@ -146,6 +161,12 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
   app.route("/v1/sandboxes", sandboxFileRoutes({ sandboxes, ...shared }));
   app.route("/v1/sandboxes", sandboxRoutes({ sandboxes, ...shared }));
   app.route("/v1/execs", execRoutes({ execs: sandboxes.execs, sockets, ...shared }));
+
+  if (tasks !== undefined) {
+    app.route("/v1/tasks", taskRoutes({ tasks, ...shared }));
+    app.route("/v1/workers", workerRoutes(tasks.control));
+    app.route("/v1/worker-tokens", workerTokenRoutes(tasks.control, bodies));
+  }
 
   app.notFound((c) => {
     const allowed = allowedMethods(app, c.req.path);

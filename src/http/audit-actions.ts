@@ -27,6 +27,13 @@ const ACTIONS: readonly {
   { method: "POST", path: /^\/v1\/keys$/, action: "key.create" },
   { method: "POST", path: /^\/v1\/keys\/([^/]+)\/rotate$/, action: "key.rotate" },
   { method: "DELETE", path: /^\/v1\/keys\/([^/]+)$/, action: "key.revoke" },
+  { method: "POST", path: /^\/v1\/tasks$/, action: "task.submit" },
+  { method: "DELETE", path: /^\/v1\/tasks\/([^/]+)$/, action: "task.cancel" },
+  { method: "POST", path: /^\/v1\/workers\/([^/]+)\/release$/, action: "worker.release" },
+  { method: "POST", path: /^\/v1\/workers\/([^/]+)\/drain$/, action: "worker.drain" },
+  { method: "DELETE", path: /^\/v1\/workers\/([^/]+)$/, action: "worker.remove" },
+  { method: "POST", path: /^\/v1\/worker-tokens$/, action: "worker_token.create" },
+  { method: "DELETE", path: /^\/v1\/worker-tokens\/([^/]+)$/, action: "worker_token.revoke" },
   { method: "GET", path: /^\/v1\/audit$/, action: "audit.read" },
 ];
 
@@ -56,5 +63,8 @@ export function recordActions(audit: AuditTrail): MiddlewareHandler<AppEnv> {
 function objectOf(c: Context<AppEnv>, path: RegExp): string | null {
   const made = c.res.headers.get("location")?.split("/").at(-1);
   const named = made ?? path.exec(c.req.path)?.[1];
-  return named !== undefined && isId(named) ? named : null;
+  if (named === undefined) return null;
+  // A worker's id is what it says of itself: it is one when a worker was found by it.
+  const isWorker = c.req.path.startsWith("/v1/workers/") && c.res.status < 400;
+  return isId(named) || isWorker ? named : null;
 }

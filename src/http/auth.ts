@@ -31,10 +31,16 @@ export function requireKey(keys: KeyRing, tenancy: Tenancy): MiddlewareHandler<A
 }
 
 /** Paths that only administrators use, with what is beneath them. */
-export const ADMIN_PATHS: readonly string[] = ["/v1/keys", "/v1/audit", "/v1/metrics"];
+export const ADMIN_PATHS: readonly string[] = [
+  "/v1/keys",
+  "/v1/audit",
+  "/v1/metrics",
+  "/v1/worker-tokens",
+];
 
-/** Whether a path is among {@link ADMIN_PATHS} or beneath one. */
+/** Whether a path is among {@link ADMIN_PATHS} or beneath one, or of one worker. */
 export function isAdminPath(path: string): boolean {
+  if (path.startsWith("/v1/workers/")) return true;
   return ADMIN_PATHS.some((admin) => path === admin || path.startsWith(`${admin}/`));
 }
 

@@ -6,7 +6,7 @@
 import { invalid } from "../core/errors.ts";
 
 /** Lists that come in pages. */
-export type ListName = "jobs" | "sandboxes" | "execs" | "keys";
+export type ListName = "jobs" | "sandboxes" | "execs" | "keys" | "tasks";
 
 const CHECK_CHARS = 8;
 

@@ -9,6 +9,8 @@ import type { AnswerDoc, RouteDoc } from "./route-doc.ts";
 import * as sandboxAnswers from "./sandbox-answers.ts";
 import * as sandboxSchemas from "./sandbox-schemas.ts";
 import * as schemas from "./schemas.ts";
+import * as taskAnswers from "./task-answers.ts";
+import { taskBody, workerTokenBody } from "./task-schemas.ts";
 
 /** A JSON object. */
 export type JsonObject = { readonly [name: string]: unknown };
@@ -47,6 +49,16 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
   Key: keyAnswers.key,
   MadeKey: keyAnswers.madeKey,
   KeyList: keyAnswers.keyList,
+  TaskRequest: taskBody,
+  Task: taskAnswers.task,
+  TaskEntry: taskAnswers.taskEntry,
+  TaskList: taskAnswers.taskList,
+  Worker: taskAnswers.worker,
+  WorkerList: taskAnswers.workerList,
+  WorkerTokenRequest: workerTokenBody,
+  WorkerToken: taskAnswers.workerToken,
+  MintedWorkerToken: taskAnswers.mintedWorkerToken,
+  WorkerTokenList: taskAnswers.workerTokenList,
   LanguageList: answers.languageList,
   Status: answers.serverStatus,
   Health: answers.health,
@@ -56,7 +68,8 @@ const NAMED: Readonly<Record<string, z.ZodType>> = {
 
 /** What any route may answer with, by what it takes. */
 const EVERY_PROBLEM = [400, 405, 406, 421, 429, 500, 503, 507];
-const KEY_PROBLEMS = [401, 403];
+/** 501: the server was started without that part. */
+const KEY_PROBLEMS = [401, 403, 501];
 const BODY_PROBLEMS = [408, 413, 415];
 
 /**

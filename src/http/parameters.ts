@@ -8,6 +8,7 @@ import { z } from "zod";
 import { invalid } from "../core/errors.ts";
 import { LIST_LIMIT_MAX } from "../core/job.ts";
 import { STATUSES } from "../core/reasons.ts";
+import { TASK_STATUSES } from "../core/task.ts";
 import type { AppEnv } from "./env.ts";
 import { readQuery } from "./query.ts";
 
@@ -15,6 +16,8 @@ import { readQuery } from "./query.ts";
 export const LIST_LIMIT_DEFAULT = 50;
 /** Keys on a page of the list. */
 export const KEYS_LIMIT_DEFAULT = 100;
+/** Tasks on a page at most: each may have 2 MiB of input and result, which are read for it. */
+export const TASKS_LIMIT_MAX = 100;
 /** How long a result may be waited for. */
 export const WAIT_SECONDS_DEFAULT = 60;
 export const WAIT_SECONDS_MAX = 300;
@@ -96,6 +99,20 @@ export const execListParameters = {
 export const sandboxListParameters = {
   ...execListParameters,
   status: z.enum(["open", "any"]).default("open"),
+};
+
+/** Of `GET /v1/tasks`. */
+export const taskListParameters = {
+  limit: wholeNumber({ min: 1, max: TASKS_LIMIT_MAX, default: LIST_LIMIT_DEFAULT }).describe(
+    "Tasks on a page.",
+  ),
+  cursor,
+  status: z.enum(TASK_STATUSES).optional(),
+};
+
+/** Of `GET /v1/tasks/{id}`. */
+export const taskParameters = {
+  wait_seconds: waitSeconds.default(0).describe("How long to wait for the end."),
 };
 
 /** Of `GET /v1/keys`. */

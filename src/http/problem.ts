@@ -12,6 +12,7 @@ import { presentedSecrets } from "./presented.ts";
 /** Reasons that have a status of their own; otherwise the code decides. */
 const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   METHOD_NOT_ALLOWED: 405,
+  TASK_STATUS: 409,
   NOT_ACCEPTABLE: 406,
   BODY_TIMEOUT: 408,
   LENGTH_REQUIRED: 411,
@@ -21,6 +22,7 @@ const STATUS_BY_REASON: Readonly<Record<string, number>> = {
   IDEMPOTENCY_KEY_REUSED: 422,
   UPGRADE_REQUIRED: 426,
   STORE_UNWRITABLE: 503,
+  QUEUE_FULL: 503,
   DISK_FULL: 507,
   SANDBOX_FULL: 507,
   TENANT_STORAGE_FULL: 507,

@@ -1,5 +1,6 @@
 /** Writes the terminal state of a run, and tries again for as long as storing fails. */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { Log, LogFields } from "../core/log.ts";
 
@@ -37,7 +38,7 @@ export async function storeEnd<T>(finish: () => Promise<T>, options: FinisherOpt
       const more = { attempt: attempt + 1, retry_ms: waitMs, error };
       log.warn("end not stored, trying again", { ...fields, ...more });
       if (listedMs === undefined) await sleepUntil(waitMs, stopping);
-      else await Bun.sleep(waitMs);
+      else await sleep(waitMs);
     }
   }
 }
@@ -50,12 +51,5 @@ function isStoreGone(error: unknown): boolean {
 
 /** Sleeps, but not longer than until the signal. */
 async function sleepUntil(waitMs: number, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, waitMs);
-  const onAbort = (): void => resolve();
-  signal.addEventListener("abort", onAbort);
-  if (signal.aborted) resolve();
-  await promise;
-  clearTimeout(timer);
-  signal.removeEventListener("abort", onAbort);
+  await sleep(waitMs, undefined, { signal }).catch(() => undefined);
 }

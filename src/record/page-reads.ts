@@ -70,7 +70,8 @@ class Turns {
     for (const { line } of page) this.#chars += line.length;
     if (this.#chars < COLLECT_EVERY_CHARS) return;
     this.#chars = 0;
-    Bun.gc(true);
+    // Node, which embedders use, pays by itself.
+    if (typeof Bun !== "undefined") Bun.gc(true);
   }
 
   leave(): void {

@@ -15,6 +15,7 @@ import { SqliteKeys } from "./sqlite-keys.ts";
 import { SqlitePruning } from "./sqlite-pruning.ts";
 import { SqliteSandboxes } from "./sqlite-sandboxes.ts";
 import { SqliteTasks } from "./sqlite-tasks.ts";
+import { SqliteWorkerTokens } from "./sqlite-worker-tokens.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 import { NO_LINES, toWireLines } from "./wire-lines.ts";
 
@@ -23,6 +24,7 @@ const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox"
 const WRITES: ReadonlySet<StoreOp> = new Set([
   ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
   ...(["insertKey", "changeKey", "removeKeys", "insertTask"] as const),
+  ...(["insertWorkerToken", "revokeWorkerToken", "removeWorkerTokens"] as const),
   ...ENDS,
 ]);
 
@@ -48,6 +50,7 @@ export class BatchRunner {
     this.#pruning = new SqlitePruning(db, events);
     const keys = new SqliteKeys(db);
     const tasks = new SqliteTasks(db, events);
+    const workerTokens = new SqliteWorkerTokens(db);
     this.#handlers = {
       append: ({ subject, drafts, isSilent }) => {
         const lines = events.append(subject, parseDrafts(drafts));
@@ -88,6 +91,10 @@ export class BatchRunner {
       listTasks: (query) => tasks.list(query),
       changeTask: ({ id, change }) => tasks.change(id, change),
       unfinishedTasks: (query) => tasks.unfinished(query),
+      insertWorkerToken: (token) => workerTokens.insert(token),
+      listWorkerTokens: () => workerTokens.list(),
+      revokeWorkerToken: ({ id, at }) => workerTokens.revoke(id, at),
+      removeWorkerTokens: ({ before }) => workerTokens.removeExpired(before),
       prune: ({ before }) => this.#pruning.step(before),
       check: () => this.#check(),
       stats: () => ({

@@ -12,6 +12,7 @@ import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { Task, TaskChange, TaskEndStatus, TaskStatus } from "../core/task.ts";
+import type { StoredWorkerToken } from "../core/worker-token.ts";
 
 /** A draft with the time at which it happened, in milliseconds since 1970. */
 export interface TimedDraft {
@@ -300,8 +301,33 @@ export interface UnfinishedQuery {
 /** Tasks that one call of {@link TaskStore.unfinished} gives at most. */
 export const UNFINISHED_MAX = 1000;
 
+/** Tokens of workers that were minted here: what they say, and which were revoked. */
+export interface WorkerTokenStore {
+  /**
+   * Keeps a new token.
+   *
+   * @throws CprgError `already_exists` for an id that is there, `resource_exhausted` with reason
+   *   TOKENS_FULL when there are {@link WORKER_TOKENS_MAX}
+   */
+  insert(token: StoredWorkerToken): Promise<void>;
+  /** Every token, revoked ones too, oldest first. */
+  list(): Promise<readonly StoredWorkerToken[]>;
+  /**
+   * Revokes a token; the first revocation stands.
+   *
+   * @returns the token as it is then; null when there is none
+   */
+  revoke(id: string, at: number): Promise<StoredWorkerToken | null>;
+  /** Removes tokens that ended before a time, with their revocations; gives how many. */
+  removeExpired(before: number): Promise<number>;
+}
+
+/** Tokens of workers that a store keeps, revoked ones too. */
+export const WORKER_TOKENS_MAX = 10_000;
+
 /** Everything that is kept. */
 export interface Store {
+  readonly workerTokens: WorkerTokenStore;
   readonly keys: KeyStore;
   readonly jobs: JobStore;
   readonly sandboxes: SandboxStore;

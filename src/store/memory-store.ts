@@ -10,6 +10,7 @@ import type {
   JobQuery,
   OnceRequest,
   Store,
+  TaskStore,
   TenantShare,
 } from "./contract.ts";
 import { checkListLimit, fromCursor, toCursor } from "./job-cursor.ts";
@@ -20,6 +21,7 @@ import { memoryKeys } from "./memory-keys.ts";
 import { MemoryLogs } from "./memory-logs.ts";
 import { MemorySandboxes } from "./memory-sandboxes.ts";
 import { MemoryTasks } from "./memory-tasks.ts";
+import { memoryWorkerTokens } from "./memory-worker-tokens.ts";
 
 /** Runs that one step of pruning removes. */
 const PRUNE_STEP_RUNS = 8;
@@ -71,14 +73,7 @@ export function memoryStore(): Store {
       finish: async (id, outcome, at) => execs.finish(id, outcome, at),
       orphans: async (livingInstances) => execs.orphans(livingInstances),
     },
-    tasks: {
-      insert: async (task, sealedEnv) => tasks.insert(task, sealedEnv),
-      get: async (id) => tasks.get(id),
-      sealedEnv: async (id) => tasks.sealedEnv(id),
-      list: async (query) => tasks.list(query),
-      change: async (id, change) => tasks.change(id, change),
-      unfinished: async (query) => tasks.unfinished(query),
-    },
+    tasks: taskStore(tasks),
     storedBytes: async (tenant) => {
       return [jobs, sandboxes, execs, tasks].reduce(
         (sum, kept) => sum + kept.storedBytes(tenant),
@@ -98,6 +93,7 @@ export function memoryStore(): Store {
       return { runs: step.length, events, isDone: ended().length === 0 };
     },
     keys: memoryKeys(),
+    workerTokens: memoryWorkerTokens(),
     check: async () => undefined,
     close: async () => {
       logs.clear();
@@ -106,6 +102,17 @@ export function memoryStore(): Store {
       execs.clear();
       tasks.clear();
     },
+  };
+}
+
+function taskStore(tasks: MemoryTasks): TaskStore {
+  return {
+    insert: async (task, sealedEnv) => tasks.insert(task, sealedEnv),
+    get: async (id) => tasks.get(id),
+    sealedEnv: async (id) => tasks.sealedEnv(id),
+    list: async (query) => tasks.list(query),
+    change: async (id, change) => tasks.change(id, change),
+    unfinished: async (query) => tasks.unfinished(query),
   };
 }
 

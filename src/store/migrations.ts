@@ -199,6 +199,20 @@ CREATE INDEX tasks_unfinished ON tasks (status, created_at, id) WHERE finished_a
 CREATE INDEX tasks_ended ON tasks (finished_at) WHERE finished_at IS NOT NULL;
 `;
 
+/** Tokens of workers: what they say, never the token. */
+const WORKER_TOKENS = `
+CREATE TABLE worker_tokens (
+  id TEXT PRIMARY KEY,
+  name TEXT NOT NULL,
+  worker TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  tenants TEXT,
+  created_at INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  revoked_at INTEGER
+) STRICT, WITHOUT ROWID;
+`;
+
 /** All steps, oldest first. */
 export const MIGRATIONS: readonly string[] = [
   CREATE,
@@ -208,6 +222,7 @@ export const MIGRATIONS: readonly string[] = [
   TENANCY,
   SANDBOXES_BY_AGE,
   TASKS,
+  WORKER_TOKENS,
 ];
 
 /** What `application_id` holds: "cprg" in ASCII. */

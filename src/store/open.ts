@@ -5,7 +5,7 @@ import type { CprgError } from "../core/errors.ts";
 import type { JobSpec } from "../core/job.ts";
 import { type Log, silentLog } from "../core/log.ts";
 import { eventOf } from "../core/output-text.ts";
-import { STORED_KEYS_MAX, type Store, type TimedDraft } from "./contract.ts";
+import { STORED_KEYS_MAX, type Store, type TimedDraft, WORKER_TOKENS_MAX } from "./contract.ts";
 import type { StoreStats } from "./protocol.ts";
 import { fromWireLines } from "./wire-lines.ts";
 import { WorkerLink } from "./worker-link.ts";
@@ -114,6 +114,14 @@ function fileStore(link: WorkerLink): FileStore {
         await link.call("removeKeys", { ids });
       },
     },
+    workerTokens: {
+      insert: async (token) => {
+        await link.call("insertWorkerToken", token, { inputBytes: WORKER_TOKEN_BYTES });
+      },
+      list: () => link.call("listWorkerTokens", null, { answerBytes: WORKER_TOKENS_BYTES }),
+      revoke: (id, at) => link.call("revokeWorkerToken", { id, at }),
+      removeExpired: (before) => link.call("removeWorkerTokens", { before }),
+    },
     check: async () => {
       await link.call("check", null);
     },
@@ -131,6 +139,9 @@ const TASK_BYTES = 16 * 1024;
 const SPEC_BYTES = 2 * 1024 * 1024;
 /** Rough size of all keys. */
 const KEYS_BYTES = STORED_KEYS_MAX * 512;
+
+const WORKER_TOKEN_BYTES = 4096;
+const WORKER_TOKENS_BYTES = WORKER_TOKENS_MAX * 512;
 
 /** Bytes of a draft from which on a clone is cheaper than JSON, which looks at every character. */
 const CLONE_BYTES_LEAST = 1024;

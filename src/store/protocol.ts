@@ -11,6 +11,7 @@ import type { Outcome } from "../core/outcome.ts";
 import type { Status } from "../core/reasons.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { Task, TaskChange } from "../core/task.ts";
+import type { StoredWorkerToken } from "../core/worker-token.ts";
 import type {
   EarlierRequest,
   ExecPage,
@@ -142,6 +143,13 @@ export interface StoreOps {
   listTasks: { input: TaskQuery; output: TaskPage };
   changeTask: { input: { readonly id: string; readonly change: TaskChange }; output: Task };
   unfinishedTasks: { input: UnfinishedQuery; output: readonly Task[] };
+  insertWorkerToken: { input: StoredWorkerToken; output: null };
+  listWorkerTokens: { input: null; output: readonly StoredWorkerToken[] };
+  revokeWorkerToken: {
+    input: { readonly id: string; readonly at: number };
+    output: StoredWorkerToken | null;
+  };
+  removeWorkerTokens: { input: { readonly before: number }; output: number };
   prune: { input: { readonly before: number }; output: Pruned };
   check: { input: null; output: null };
   stats: { input: null; output: StoreStats };

@@ -88,6 +88,12 @@ const reserved: readonly {
     rule: "only src/http/dashboard.ts takes files from public/",
   },
   {
+    what: "ai",
+    matches: (target) => target === "ai" || target.startsWith("@ai-sdk/"),
+    isAllowed: (file) => file === "src/control-plane/runners/model-library.js",
+    rule: "only src/control-plane/runners/model-library.js loads the library of models, and late",
+  },
+  {
     what: "hono",
     matches: (target) =>
       target === "hono" || target.startsWith("hono/") || target.startsWith("@hono/"),

@@ -29,3 +29,10 @@ test("checkExits() finds process.exit in main.ts alone", () => {
     .map(([path, source]) => [path, transpiler.transformSync(source)] as const);
   expect(checkExits(Object.fromEntries(code))).toEqual([]);
 });
+
+test("the library of models is loaded when it is used, not with the program", async () => {
+  const path = join(top, "src/control-plane/runners/model-library.js");
+  const code = await Bun.file(path).text();
+  expect(code.match(/\bimport\("(?:ai|@ai-sdk\/[a-z-]+)"\)/g)).toHaveLength(3);
+  expect(code).not.toMatch(/^\s*import\s[^(]/m);
+});

@@ -38,6 +38,7 @@ describe("checkImports() flags", () => {
     ["a folder without a place", "src/util/strings.ts", "./x.ts", "not in the table"],
     ["a file loose in src/", "src/helpers.ts", "./core/errors.ts", "not in the table"],
     ["an import of main", "src/cli/other.ts", "../main.ts", "cli may not import main"],
+    ["the library of models", "src/control-plane/x.ts", "@ai-sdk/openai", "and late"],
     ["jobs importing http", "src/jobs/bad.ts", "../http/app.ts", "jobs may not import http"],
     ["store importing jobs", "src/store/bad.ts", "../jobs/queue.ts", "store may not import jobs"],
     ["http importing store", "src/http/bad.ts", "../store/database.ts", "http reaches the store"],

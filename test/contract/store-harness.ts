@@ -106,6 +106,12 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       change: (...args) => call(({ keys }) => keys.change(...args)),
       remove: (...args) => call(({ keys }) => keys.remove(...args)),
     },
+    workerTokens: {
+      insert: (...args) => call(({ workerTokens }) => workerTokens.insert(...args)),
+      list: () => call(({ workerTokens }) => workerTokens.list()),
+      revoke: (...args) => call(({ workerTokens }) => workerTokens.revoke(...args)),
+      removeExpired: (...args) => call(({ workerTokens }) => workerTokens.removeExpired(...args)),
+    },
     check: () => call((opened) => opened.check()),
     close: () => store.close(),
     [Symbol.asyncDispose]: async () => {

@@ -7,6 +7,8 @@ import { type Home, type Running, readText, start, type TextReader } from "./cpr
 /** A server that listens. */
 export interface Serving extends AsyncDisposable {
   readonly url: string;
+  /** Where it listens for workers: HOST:PORT; empty where it does not. */
+  readonly bridge: string;
   readonly key: string;
   readonly process: Running;
   readonly out: TextReader;
@@ -34,6 +36,8 @@ export async function serve(
   home: Home,
   options: {
     readonly words?: readonly string[];
+    /** Default: serve. */
+    readonly command?: "serve" | "control-plane";
     readonly env?: Record<string, string>;
     /** Signals that it is started with ignored, as nohup(1) does: `HUP INT`. */
     readonly ignore?: string;
@@ -43,7 +47,8 @@ export async function serve(
     readonly stderrPath?: string;
   } = {},
 ): Promise<Serving> {
-  const words = ["serve", "--addr", "127.0.0.1:0", ...(options.words ?? [])];
+  const { command = "serve" } = options;
+  const words = [command, "--addr", "127.0.0.1:0", ...(options.words ?? [])];
   const shell = [
     ...(options.shell ?? []),
     ...(options.ignore === undefined ? [] : ignoring(options.ignore)),
@@ -55,11 +60,13 @@ export async function serve(
   });
   const out = readText(child.stdout);
   const err = readText(child.stderr);
-  const listening = out.until(/listening on (\S+)[\s\S]*missing .*\n/);
+  const last = command === "serve" ? "missing" : "agent";
+  const listening = out.until(new RegExp(`listening on (\\S+)[\\s\\S]*${last} .*\\n`));
   const text = await listening.catch(async () => {
-    throw new Error(`cprg serve did not start: ${await err.rest()}`);
+    throw new Error(`cprg ${command} did not start: ${await err.rest()}`);
   });
   const url = /listening on (\S+)/.exec(text)?.[1] ?? "";
+  const bridge = /^bridge +(\S+)/m.exec(text)?.[1] ?? "";
   const key = options.env?.["CPRG_API_KEYS"] ?? readFileSync(join(home.dataDir, "api-key"), "utf8");
   const request = (path: string, init: RequestInit = {}) =>
     fetch(`${url}${path}`, {
@@ -72,6 +79,7 @@ export async function serve(
   };
   return {
     url,
+    bridge,
     key: key.trim(),
     process: child,
     out,

@@ -1,5 +1,7 @@
 // An app over a fake provider, with two tenants, called in memory or over a real listener.
 
+import type { Runner } from "../../src/control-plane/contract.ts";
+import { ControlPlane } from "../../src/control-plane/control-plane.ts";
 import { AUDIT_SUBJECT } from "../../src/core/audit.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { type AppOptions, createApp } from "../../src/http/app.ts";
@@ -40,6 +42,16 @@ export async function tenantsOf(store: Store, keys = new KeyRing(CONFIGURED)) {
   return { keys, tenancy, exportAudit };
 }
 
+/** Does what its input says: gives it back, or hangs until it is stopped. */
+export const echoRunner: Runner = async (input, { signal, note }) => {
+  await note(`input ${JSON.stringify(input)}`);
+  if (input !== "hang") return input;
+  return await new Promise((_, reject) => {
+    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+    if (signal.aborted) reject(signal.reason);
+  });
+};
+
 /** Options of an app whose jobs run in a fake provider. */
 export async function appOptions({
   fake = {},
@@ -60,8 +72,11 @@ export async function appOptions({
     log: silentLog,
     ...given,
   });
+  const plane = await ControlPlane.create({ store, feed, ownsStore: false, stopGraceMs: 0 });
+  plane.setRunner("shell", echoRunner);
   const options: AppOptions = {
     jobs: started.jobs,
+    tasks: { control: plane, feed, runners: { shell: () => undefined } },
     sandboxes,
     ...tenants,
     engine: { mode: "ns", layers: { fake: true }, missing: [], instance: "instance-a" },
@@ -70,7 +85,7 @@ export async function appOptions({
     version: "1.2.3",
     ...app,
   };
-  return { ...started, tenancy: options.tenancy, options };
+  return { ...started, plane, tenancy: options.tenancy, options };
 }
 
 /** How a request is made: of tenant `a` with JSON, unless told otherwise. */

@@ -17,6 +17,9 @@ async function useTenants() {
   const sandbox = (await used.ask("/v1/sandboxes", { body: {} })).json.sandbox_id;
   const exec = await used.ask(`/v1/sandboxes/${sandbox}/execs`, { body: { argv: ["x"] } });
   const key = await used.ask("/v1/keys", { body: { tenant: "a" }, key: KEY_ADMIN });
+  const task = await used.ask("/v1/tasks", { body: { input: 1 } });
+  const body = { expires_in_seconds: 60 };
+  const token = await used.ask("/v1/worker-tokens", { body, key: KEY_ADMIN });
   const routes = routesOf(used.app);
   const objects = [{ jobs: job.json.job_id }, { jobs: ended.json.job_id }];
   const ids = objects.map((object) => ({
@@ -24,6 +27,9 @@ async function useTenants() {
     sandboxes: sandbox,
     execs: exec.json.exec_id,
     keys: key.json.key_id,
+    tasks: task.json.task_id,
+    workers: "some-worker",
+    "worker-tokens": token.json.token_id,
   }));
   return { ...used, routes, ids };
 }
@@ -70,7 +76,7 @@ describe("every route", () => {
     const used = await useTenants();
     for (const route of routesWithIds(used.routes).filter(({ path }) => !isAdminPath(path))) {
       const [ids] = used.ids;
-      const nothing = { jobs: newId(), sandboxes: newId(), execs: newId() };
+      const nothing = { jobs: newId(), sandboxes: newId(), execs: newId(), tasks: newId() };
       const say = async (object: Record<string, string>) => {
         const path = pathWithId(route, object);
         const { json } = await used.ask(path, {
@@ -94,7 +100,15 @@ describe("every route", () => {
       expect(await ask(route, path)).toEqual([route.method, route.path, 403]);
       expect(await ask(route, path, { headers: UPGRADE })).toEqual([route.method, route.path, 403]);
     }
-    for (const path of ["/v1/keys/", "/v1/keys/none/at/all", "/v1/metrics", "/v1/audit/x"]) {
+    for (const path of [
+      "/v1/keys/",
+      "/v1/keys/none/at/all",
+      "/v1/metrics",
+      "/v1/audit/x",
+      "/v1/worker-tokens/x",
+      "/v1/workers/",
+      "/v1/workers/x/none",
+    ]) {
       expect([path, (await used.ask(path)).status]).toEqual([path, 403]);
     }
     expect((await used.ask("/v1/keys", { key: KEY_ADMIN })).json.keys).toHaveLength(1);

@@ -2,10 +2,13 @@
 // is described, and most come through. CPRG_FUZZ_REQUESTS sets how many a route gets, CPRG_FUZZ_SEED
 // which.
 
-import { expect, test } from "bun:test";
+import { afterAll, expect, test } from "bun:test";
+import { Feed } from "../../src/record/feed.ts";
+import { memoryStore } from "../../src/store/memory-store.ts";
 import { KeyRing } from "../../src/tenancy/key-ring.ts";
 import { parseKeyList } from "../../src/tenancy/keys.ts";
-import { KEY_A, python, useApp } from "./fixture.ts";
+import { Ground } from "../control-plane/ground.ts";
+import { echoRunner, KEY_A, python, useApp } from "./fixture.ts";
 import { AnswerCheck } from "./fuzz/answers.ts";
 import { Random } from "./fuzz/random.ts";
 import { type FuzzRequest, type Operation, operationsOf, RequestMaker } from "./fuzz/requests.ts";
@@ -21,12 +24,23 @@ const UPGRADES = new Set(["GET /v1/jobs/{id}/stream", "GET /v1/execs/{id}/stream
 
 /** Whether what was asked for can be had only once of one thing. */
 function isSpent({ method, path }: Operation, status: number): boolean {
-  return method === "DELETE" ? status === 200 : path.endsWith("/rotate");
+  if (method !== "DELETE") return path.endsWith("/rotate") || path.endsWith("/drain");
+  return status === 200 || path.startsWith("/v1/workers/");
 }
 
 const admin = new KeyRing(parseKeyList(`a:${KEY_A}`, { role: "admin", source: "CPRG_ADMIN_KEYS" }));
 
+const grounds: Ground[] = [];
+afterAll(async () => {
+  for (const ground of grounds) await ground[Symbol.asyncDispose]();
+});
+
 async function fuzzedApp() {
+  const store = memoryStore();
+  const feed = new Feed(store.events);
+  const ground = await Ground.open({ store, feed, queueTenantMax: 1_000_000, queueMax: 1_000_000 });
+  ground.plane.setRunner("shell", echoRunner).setRunner("agent", echoRunner);
+  grounds.push(ground);
   const started = await useApp({
     fake: {
       artifacts: { "a.txt": "1" },
@@ -36,13 +50,20 @@ async function fuzzedApp() {
         return 0;
       },
     },
-    app: { keys: admin },
+    app: {
+      keys: admin,
+      tasks: {
+        control: ground.plane,
+        feed,
+        runners: { shell: () => undefined, agent: () => undefined },
+      },
+    },
     // What is made and never ends must not be refused for that.
     service: { queueMax: Number.MAX_SAFE_INTEGER, queueTenantMax: Number.MAX_SAFE_INTEGER },
   });
   const { json: document } = await started.ask("/openapi.json");
   const sandbox = await openSandbox(started);
-  return { ...started, document, sandbox };
+  return { ...started, ground, document, sandbox };
 }
 
 type Asking = Pick<Awaited<ReturnType<typeof useApp>>, "ask">;
@@ -87,6 +108,20 @@ async function jobFor({ ask }: Fuzzed, { method }: Operation): Promise<string> {
   return json.job_id;
 }
 
+/** A task that waits, for what ends it; one that was cancelled, for what looks. */
+async function taskFor({ ask }: Fuzzed, { method }: Operation): Promise<string> {
+  const { json } = await ask("/v1/tasks", { body: { input: 1, labels: { none: "such" } } });
+  if (method !== "DELETE") await ask(`/v1/tasks/${json.task_id}`, { method: "DELETE" });
+  return json.task_id;
+}
+
+/** A token that nobody uses. */
+async function mintToken({ ask }: Fuzzed): Promise<string> {
+  const minted = await ask("/v1/worker-tokens", { body: { expires_in_seconds: 60 } });
+  expect(minted.status).toBe(201);
+  return minted.json.token_id;
+}
+
 /** A key that nobody uses. */
 async function makeKey({ ask }: Fuzzed): Promise<string> {
   const made = await ask("/v1/keys", { body: {} });
@@ -102,6 +137,10 @@ async function placeFor(fuzzed: Fuzzed, operation: Operation): Promise<string> {
   if (path.startsWith("/v1/jobs/")) return filled(await jobFor(fuzzed, operation));
   if (path.startsWith("/v1/execs/")) return filled(await execFor(fuzzed, operation));
   if (path.startsWith("/v1/keys/")) return filled(await makeKey(fuzzed));
+  if (path.startsWith("/v1/tasks/")) return filled(await taskFor(fuzzed, operation));
+  if (path.startsWith("/v1/workers/"))
+    return filled((await fuzzed.ground.worker({ isIdle: true })).id);
+  if (path.startsWith("/v1/worker-tokens/")) return filled(await mintToken(fuzzed));
   if (!path.startsWith("/v1/sandboxes/")) throw new Error(`nothing makes ${path}`);
   return filled((await openSandbox(fuzzed)).split("/").at(-1) ?? "");
 }
@@ -114,8 +153,11 @@ async function leave({ ask }: Fuzzed, place: string): Promise<void> {
 
 /** What has ended cannot be ended; a key stays revoked, however often that is asked for. */
 async function deleteAgain({ ask }: Fuzzed, place: string): Promise<void> {
+  // A worker that was removed dials again, and may be back by now.
+  if (place.startsWith("/v1/workers/")) return;
   const { status } = await ask(place, { method: "DELETE" });
-  expect([place, status]).toEqual([place, place.startsWith("/v1/keys/") ? 200 : 409]);
+  const isRevoked = /^\/v1\/(?:keys|worker-tokens)\//.test(place);
+  expect([place, status]).toEqual([place, isRevoked ? 200 : 409]);
 }
 
 /** Where the next request goes: elsewhere, when the last one used up what was there. */

@@ -47,6 +47,12 @@ const tiers: readonly Tier[] = [
     timeoutMs: 15 * minute,
   },
   {
+    name: "chaos",
+    file: "test/chaos/chaos.test.ts",
+    env: { CPRG_CHAOS_ROUNDS: "7" },
+    timeoutMs: 45 * minute,
+  },
+  {
     name: "workers",
     file: "test/worker/crowd.test.ts",
     env: { CPRG_WORKERS_COUNT: "1000" },

@@ -115,7 +115,8 @@ test("a worker listens on nothing", async () => {
 
 test("id and secret are kept, private, and a stranger with the id is refused", async () => {
   const there = await plane();
-  const first = worker(there.port);
+  const home = temporary();
+  const first = worker(there.port, { directory: home });
   await until(() => there.registry.connected.length === 1);
   const [id = ""] = there.registry.connected;
   expect(readFileSync(join(first.stateDir, "worker-id"), "utf8").trim()).toBe(id);
@@ -123,6 +124,12 @@ test("id and secret are kept, private, and a stranger with the id is refused", a
   for (const name of ["worker-id", "worker-secret"]) {
     expect(statSync(join(first.stateDir, name)).mode & 0o777).toBe(0o600);
   }
+  // The id is its own for good once it has shown its secret.
+  first.kill("SIGKILL");
+  await first.exited;
+  await until(() => there.registry.connected.length === 0);
+  worker(there.port, { directory: home });
+  await until(() => there.registry.connected.length === 1);
   const directory = temporary();
   const state = join(directory, "state");
   mkdirSync(state, { mode: 0o700 });

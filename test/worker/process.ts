@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { type Listener, type ListenerTls, listen } from "../../src/bridge/listener.ts";
 import type { Liveness } from "../../src/control-plane/liveness.ts";
+import { SHARED_IDENTITY } from "../../src/control-plane/worker-identity.ts";
 import { WorkerRegistry } from "../../src/control-plane/worker-registry.ts";
 import { CprgError } from "../../src/core/errors.ts";
 import { silentLog } from "../../src/core/log.ts";
@@ -32,7 +33,7 @@ export interface PlaneOptions {
 export async function startPlane(options: PlaneOptions = {}): Promise<Plane> {
   const registry = new WorkerRegistry({
     authenticate: (token) => {
-      if (token === TOKEN) return;
+      if (token === TOKEN) return SHARED_IDENTITY;
       throw new CprgError("unauthenticated", "no such token", { reason: "BAD_TOKEN" });
     },
     version: "test",

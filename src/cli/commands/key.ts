@@ -4,6 +4,7 @@ import { isId } from "../../core/ids.ts";
 import { type Answer, asText } from "../answers.ts";
 import { CLIENT_FLAGS, JSON_FLAG } from "../client-flags.ts";
 import { defineCommand } from "../command.ts";
+import { parseSeconds } from "../durations.ts";
 import { EXIT } from "../exit-code.ts";
 import { usageError } from "../flags.ts";
 import { type Cell, jsonText, paintFor, table } from "../output.ts";
@@ -12,9 +13,6 @@ import type { Terminal } from "../terminal.ts";
 
 const ACTIONS = ["create", "list", "revoke", "rotate"] as const;
 type Action = (typeof ACTIONS)[number];
-
-/** Seconds in the units that times are written in. */
-const UNIT_SECONDS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 
 export const key = defineCommand({
   name: "key",
@@ -146,12 +144,6 @@ function ceilingOf(pair: string): [string, number] {
 
 function rotateBody(overlap: string | undefined): Answer {
   return overlap === undefined ? {} : { overlap_seconds: parseSeconds(overlap, "--overlap") };
-}
-
-function parseSeconds(text: string, where: string): number {
-  const match = /^(\d{1,9})([smhd]?)$/.exec(text);
-  if (match !== null) return Number(match[1]) * (UNIT_SECONDS[match[2] || "s"] ?? 1);
-  throw usageError(`Cannot use ${where} "${text}": expected a time such as 90s, 15m, 12h or 30d`);
 }
 
 interface PrintOptions {

@@ -17,6 +17,8 @@ export const serve = defineCommand({
         "CPRG_ADMIN_KEYS, as [[keys]] in the file, or from cprg key create.",
       "Settings come from flags, then CPRG_ variables, then the TOML file of --config, whose keys are " +
         "the flags' names with _ for -. --check prints the effective values and starts nothing.",
+      "With --bridge-addr it takes workers too, and tasks for them at /v1/tasks; cprg control-plane does " +
+        "only that. Workers come with a token of cprg token mint, or with the one of CPRG_BRIDGE_TOKEN.",
       "As root it first gives up every capability that sandboxes do not need, for which it executes " +
         "itself again; cprg doctor says what is left.",
       "SIGTERM stops it: no new jobs, a grace for running ones, their ends written. A second one does " +
@@ -27,6 +29,10 @@ export const serve = defineCommand({
       {
         line: "cprg serve --addr 127.0.0.1:0 --job-slots 8",
         does: "A free port, eight jobs at once",
+      },
+      {
+        line: "cprg serve --bridge-addr 127.0.0.1:7600",
+        does: "Take workers and tasks too",
       },
       {
         line: "cprg serve --config cprg.toml --check",
@@ -44,6 +50,6 @@ export const serve = defineCommand({
   async run({ flags, terminal }) {
     // Loaded on demand: the server's libraries cost start-up time that other commands save.
     const { serveHere } = await import("../serve-here.ts");
-    return await serveHere(flags, terminal);
+    return await serveHere("serve", flags, terminal);
   },
 });

@@ -1,6 +1,7 @@
 /** `GET /v1/metrics`: counts of this server, for whoever runs it. */
 
 import { Hono } from "hono";
+import type { TaskControl, WorkerStatus } from "../../control-plane/contract.ts";
 import type { JobService } from "../../jobs/service.ts";
 import type { AppEnv } from "../env.ts";
 import { type Metric, PROMETHEUS_TYPE, prometheusText, single } from "../prometheus.ts";
@@ -14,13 +15,34 @@ export interface ServerCounts {
   store?(): Promise<{ readonly commits: number; readonly eventRows: number }>;
   /** WebSockets that are open. */
   streams?(): number;
+  /** Tasks, where there is a control plane. */
+  tasks?(): TaskCounts;
 }
+
+/** Tasks of a control plane now, and what it refused. */
+export interface TaskCounts {
+  readonly queued: number;
+  /** Claimed or running. */
+  readonly running: number;
+  /** What spoke of an old claim, of another's, or of a task that had ended. */
+  readonly staleRefused: number;
+}
+
+const WORKER_STATES: readonly WorkerStatus[] = [
+  "idle",
+  "busy",
+  "draining",
+  "quarantined",
+  "reattaching",
+  "lost",
+];
 
 /** What the route works with. */
 export interface MetricsRoutesOptions {
   readonly jobs: JobService;
   readonly requests: RequestCounts;
   readonly counts: ServerCounts;
+  readonly control: TaskControl | undefined;
 }
 
 /** The metrics. */
@@ -28,7 +50,13 @@ export function metricsRoutes(options: MetricsRoutesOptions): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
   app.get("/", async (c) => {
     readQuery(c, []);
-    const text = prometheusText([...(await jobMetrics(options)), ...(await hostMetrics(options))]);
+    const { control } = options;
+    const text = prometheusText([
+      ...(await jobMetrics(options)),
+      ...(control === undefined ? [] : workerMetrics(control)),
+      ...(options.counts.tasks === undefined ? [] : taskMetrics(options.counts.tasks())),
+      ...(await hostMetrics(options)),
+    ]);
     return c.text(text, 200, { "Content-Type": PROMETHEUS_TYPE });
   });
   return app;
@@ -55,6 +83,41 @@ async function jobMetrics({ jobs, requests }: MetricsRoutesOptions): Promise<Met
         value: count,
       })),
     },
+  ];
+}
+
+function workerMetrics(control: TaskControl): Metric[] {
+  const workers = control.workers();
+  const count = (state: WorkerStatus) => workers.filter(({ status }) => status === state).length;
+  return [
+    {
+      name: "cprg_workers",
+      help: "Workers that are connected or waited for, by state.",
+      type: "gauge",
+      samples: WORKER_STATES.map((state) => ({ labels: { state }, value: count(state) })),
+    },
+    gauge(
+      "cprg_worker_claims",
+      "Claims of workers.",
+      workers.reduce((sum, { claims }) => sum + claims.length, 0),
+    ),
+    gauge(
+      "cprg_worker_slots",
+      "Claims that the connected workers can have at once.",
+      workers.reduce((sum, { slots }) => sum + slots, 0),
+    ),
+  ];
+}
+
+function taskMetrics({ queued, running, staleRefused }: TaskCounts): Metric[] {
+  return [
+    gauge("cprg_queued_tasks", "Tasks that wait for a worker.", queued),
+    gauge("cprg_running_tasks", "Tasks that are claimed or run.", running),
+    counter(
+      "cprg_stale_epoch_refused_total",
+      "What spoke of an old claim, of another's, or of a task that had ended, and was refused.",
+      staleRefused,
+    ),
   ];
 }
 

@@ -251,10 +251,11 @@ describe("the table of settings", () => {
       if (flag !== null) expect(flags[flag]?.env).toBe(envName(name));
     }
     expect(SETTING_NAMES.filter((name) => flagName(name) === null)).toEqual([
+      "agentKey",
       "apiKeys",
       "adminKeys",
     ]);
-    expect(Object.keys(flags)).toHaveLength(SETTING_NAMES.length - 2 + 1);
+    expect(Object.keys(flags)).toHaveLength(SETTING_NAMES.length - 3 + 1);
   });
 
   test("holds the names of the contract", () => {

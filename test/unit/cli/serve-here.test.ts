@@ -20,7 +20,7 @@ test("serveHere() ends when the store's worker dies", async () => {
       env: { CPRG_DATA_DIR: join(folder, "data"), CPRG_RUN_DIR: join(folder, "run") },
       uid: process.geteuid?.() ?? 0,
     });
-    const served = serveHere({ addr: "127.0.0.1:0", sandbox: "off" }, terminal).then(
+    const served = serveHere("serve", { addr: "127.0.0.1:0", sandbox: "off" }, terminal).then(
       (code) => ({ code }),
       (error: unknown) => error,
     );

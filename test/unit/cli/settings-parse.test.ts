@@ -3,12 +3,15 @@ import {
   formatAddress,
   isLoopback,
   parseAddress,
+  parseBearer,
   parseCeilings,
   parseChoice,
   parseInteger,
   parseLayers,
   parseLogSpec,
+  parseModel,
   parsePath,
+  parseWord,
   splitPair,
 } from "../../../src/cli/settings-parse.ts";
 
@@ -103,4 +106,29 @@ test("splitPair() cuts at the first =", () => {
   expect(splitPair("a=", "x")).toEqual(["a", ""]);
   expect(() => splitPair("=b", "x")).toThrow();
   expect(() => splitPair("a", "x")).toThrow();
+});
+
+describe("secrets of the bridge and of agents", () => {
+  test("a bearer is long enough that nobody guesses it, and no refusal repeats one", () => {
+    expect(parseBearer("0123456789abcdef", "x")).toBe("0123456789abcdef");
+    for (const text of ["short-secret", "with a blank 0123456789", "ümlaut-0123456789abcdef", ""]) {
+      let message = "accepted";
+      try {
+        parseBearer(text, "CPRG_BRIDGE_TOKEN");
+      } catch (error) {
+        message = String(error);
+      }
+      expect(message).toContain("Cannot use CPRG_BRIDGE_TOKEN");
+      if (text !== "") expect(message).not.toContain(text);
+    }
+    expect(() => parseWord("x".repeat(4097), "x")).toThrow("4096");
+  });
+
+  test("a model has a provider that is known", () => {
+    expect(parseModel("openai:gpt-5", "x")).toBe("openai:gpt-5");
+    expect(parseModel("compatible:org/model:7b", "x")).toBe("compatible:org/model:7b");
+    for (const text of ["gpt-5", "other:x", "openai:", "openai:a b"]) {
+      expect(() => parseModel(text, "agent_model")).toThrow(`Cannot use agent_model "${text}"`);
+    }
+  });
 });

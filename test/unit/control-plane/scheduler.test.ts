@@ -44,6 +44,13 @@ describe("nextAssignment()", () => {
     expect(placed({ workers, waiting })).toBe("t1@own");
   });
 
+  test("a worker that a claim of the task failed on is taken only where no other is free", () => {
+    const workers = [worker("w1", { freeSlots: 9 }), worker("w2")];
+    const waiting = [task("t1", { avoids: ["w1"] })];
+    expect(placed({ workers, waiting })).toBe("t1@w2");
+    expect(placed({ workers: workers.slice(0, 1), waiting })).toBe("t1@w1");
+  });
+
   test("a task that nothing suits holds up nobody, of its tenant or another", () => {
     const stuck = Array.from({ length: 1000 }, (_, index) =>
       task(`s${index}`, { labels: { gpu: "1" } }),

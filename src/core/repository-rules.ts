@@ -3,7 +3,7 @@
  * programs (`ext::`), local paths and words that begin with a dash never get that far.
  */
 
-import { invalid } from "../core/errors.ts";
+import { invalid } from "./errors.ts";
 
 const URL_CHARS_MAX = 2048;
 const REF_CHARS_MAX = 256;
