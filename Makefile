@@ -16,7 +16,7 @@ VERSION = $(shell node -p 'require("./package.json").version')
 TOOLS := clang-14 lld-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev cppcheck bubblewrap \
 	python3 git curl openssl libseccomp-dev python3-numpy perl \
 	python3-pandas libpython3.11-testsuite podman runc xz-utils vim-tiny procps \
-	protobuf-compiler python3-protobuf python3-grpcio spin iptables iproute2
+	protobuf-compiler python3-protobuf python3-grpcio spin iptables iproute2 openssh-server
 
 # What building and booting virtual machines needs besides.
 VM_TOOLS := qemu-system-x86 cpio e2fsprogs
@@ -176,10 +176,11 @@ test-model: tools $(DEPS) ## Search the models with spin, and simulate the same 
 	@$(BUN) test/run.ts model sim
 
 .PHONY: test-bridge-long
-test-bridge-long: $(DEPS) ## Simulate 10 000 seeds, send a million random frames, read 1 GiB slowly
+test-bridge-long: build ## Simulate 10 000 seeds, send a million random frames, read 1 GiB slowly
 	@CPRG_SIM_SEEDS=10000 $(BUN) test --timeout 1800000 ./test/sim/
 	@CPRG_BRIDGE_FUZZ_FRAMES=1000000 $(BUN) test --timeout 1800000 ./test/bridge/fuzz.test.ts
 	@CPRG_SLOW_READER_MIB=1024 $(BUN) test --timeout 1800000 ./test/bridge/slow-reader.test.ts
+	@CPRG_SLOW_READER_MIB=1024 $(BUN) test --timeout 1800000 ./test/worker/slow-reader.test.ts
 
 .PHONY: test-long
 test-long: test-server-long test-api test-bridge-long test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test

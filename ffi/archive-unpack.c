@@ -129,6 +129,17 @@ static int unpack_link(struct unpack *unpack, const struct cprg_entry *entry,
     return unpack_failed(unpack, CPRG_STEP_STREAM, result);
 }
 
+/* In a tree of its own a file or link takes the place of one that came before under its name. */
+static int unpack_make_anew(int dir, const char *name, const struct cprg_entry *entry,
+                            const char *link) {
+    int result = unpack_make(dir, name, entry, link);
+    if (result != -K_EEXIST) {
+        return result;
+    }
+    result = sys_unlinkat(dir, name, 0);
+    return result < 0 ? result : unpack_make(dir, name, entry, link);
+}
+
 /* Makes a file or link as `name` in `dir`. Merging, it is staged in the same directory first. */
 static int unpack_leaf(struct unpack *unpack, int dir, const char *name,
                        const struct cprg_entry *entry) {
@@ -138,7 +149,7 @@ static int unpack_leaf(struct unpack *unpack, int dir, const char *name,
         return result;
     }
     result = unpack->merge ? unpack_stage(unpack, dir, stage, entry, unpack_link_content)
-                           : unpack_make(dir, name, entry, unpack_link_content);
+                           : unpack_make_anew(dir, name, entry, unpack_link_content);
     if (result < 0) {
         return unpack_failed(unpack, CPRG_STEP_ENTRY, result);
     }
@@ -179,16 +190,28 @@ static int unpack_entry_parent(struct unpack *unpack, const char **name) {
     return unpack->cached;
 }
 
-/* A directory that is there already keeps its mode: merging must not open or close /tmp. */
+/* A directory that is there already: it is this stream's own, which says it again, and gets the
+   mode; or merging finds it, and it keeps its own: merging must not open or close /tmp. */
+static int unpack_directory_again(const struct unpack *unpack, int dir, const char *name,
+                                  const struct cprg_entry *entry) {
+    int flags = unpack->merge ? UNPACK_DIRECTORY : K_O_RDONLY | K_O_DIRECTORY | K_O_CLOEXEC;
+    int fd = sys_openat(dir, name, flags | K_O_NOFOLLOW, 0);
+    if (fd < 0) {
+        return fd;
+    }
+    int result = unpack->merge ? 0 : sys_fchmod(fd, entry->mode | 0700);
+    (void)sys_close(fd);
+    if (result < 0 || unpack->merge) {
+        return result;
+    }
+    return archive_modes_add(unpack->entry_path, entry->mode);
+}
+
 static int unpack_directory(const struct unpack *unpack, int dir, const char *name,
                             const struct cprg_entry *entry) {
     int result = sys_mkdirat(dir, name, entry->mode | 0700);
     if (result == -K_EEXIST) {
-        int fd = sys_openat(dir, name, UNPACK_DIRECTORY | K_O_NOFOLLOW, 0);
-        if (fd >= 0) {
-            (void)sys_close(fd);
-        }
-        return fd < 0 ? fd : 0;
+        return unpack_directory_again(unpack, dir, name, entry);
     }
     return result < 0 ? result : archive_modes_add(unpack->entry_path, entry->mode);
 }

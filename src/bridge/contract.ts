@@ -137,6 +137,11 @@ export interface CallContext {
    * ends soon after that; the caller is answered when it has ended.
    */
   readonly signal: AbortSignal;
+  /**
+   * Ends the call with an error of this side, also while it waits for credit: {@link signal} aborts
+   * with it. The first of several reasons stands.
+   */
+  giveUp(error: CprgError): void;
 }
 
 /** What the handler of a server-streaming call gets. */

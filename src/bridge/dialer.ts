@@ -50,6 +50,11 @@ export interface Dialed {
   /** What it answered; a plain peer's default until its headers come, if they ever do. */
   readonly control: ControlMetadata;
   readonly peer: PeerCapabilities;
+  /**
+   * Resolves when its connection is gone. Once the stream is closed that is when the control plane
+   * has answered with its status, or after {@link CLOSE_MS_MAX}.
+   */
+  readonly gone: Promise<void>;
 }
 
 /**
@@ -153,6 +158,10 @@ async function register(session: ClientHttp2Session, opened: Opened): Promise<Di
   }
   return {
     stream: channel,
+    gone: new Promise((resolve) => {
+      if (session.destroyed) resolve();
+      else session.once("close", () => resolve());
+    }),
     peer: { has: (capability) => control.methods.includes(capability) },
     get control() {
       return control;

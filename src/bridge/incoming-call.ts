@@ -42,7 +42,7 @@ export class IncomingCall implements CallContext {
       this.credit = new SendCredit(this.signal);
     }
     if (this.kind === "clientStream") {
-      const giveUp = (error: CprgError): void => this.abort(error);
+      const giveUp = (error: CprgError): void => this.giveUp(error);
       this.#items = itemQueue(host, { id: request.id, upload: true, giveUp });
     }
   }
@@ -64,7 +64,7 @@ export class IncomingCall implements CallContext {
    * Gives the call up: the handler is told, and the error is the call's end once the handler has
    * ended. The first error stands.
    */
-  abort(error: CprgError): void {
+  giveUp(error: CprgError): void {
     this.#controller.abort(error);
     this.#items?.fail(error);
   }
@@ -77,9 +77,9 @@ export class IncomingCall implements CallContext {
       return undefined;
     }
     if (payload.length > ITEM_BYTES_MAX) {
-      this.abort(new CprgError("invalid_argument", "an item is too large"));
+      this.giveUp(new CprgError("invalid_argument", "an item is too large"));
     } else if (this.#items?.isBeyondCredit === true) {
-      this.abort(new CprgError("resource_exhausted", "an item came without credit"));
+      this.giveUp(new CprgError("resource_exhausted", "an item came without credit"));
     }
     return this.#items?.push(payload);
   }
@@ -160,6 +160,7 @@ export class IncomingCall implements CallContext {
       method,
       peer,
       signal,
+      giveUp: (error) => this.giveUp(error),
       hasCredit: credit !== undefined,
       get acknowledgedItems() {
         return credit?.acknowledgedItems ?? 0;

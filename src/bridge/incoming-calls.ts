@@ -68,7 +68,7 @@ export class IncomingCalls {
   cancel(id: string, reason: string): void {
     const call = this.#open.get(id);
     if (call === undefined) this.#counts.late += 1;
-    else call.abort(new CprgError("canceled", reason === "" ? "cancelled" : reason));
+    else call.giveUp(new CprgError("canceled", reason === "" ? "cancelled" : reason));
   }
 
   /** Credit for items that the call sends. */
@@ -79,7 +79,7 @@ export class IncomingCalls {
   }
 
   abortAll(error: CprgError): void {
-    for (const call of this.#open.values()) call.abort(error);
+    for (const call of this.#open.values()) call.giveUp(error);
   }
 
   /** Resolves when no handler runs. */
@@ -95,7 +95,7 @@ export class IncomingCalls {
     if (call.takesItems && (method === "" || method === call.method)) return call.item(payload);
     // The caller cannot know any more which of the two an answer belongs to.
     this.#counts.refused += 1;
-    call.abort(new CprgError("already_exists", "the id of an open call came again"));
+    call.giveUp(new CprgError("already_exists", "the id of an open call came again"));
     return undefined;
   }
 
@@ -155,7 +155,18 @@ export class IncomingCalls {
 
   #notice(served: Served, { id, method, payload }: Frame): void {
     const { peer } = this.#host;
-    const context: CallContext = { callId: id, method, peer, signal: new AbortController().signal };
+    if (payload.length > UNARY_BYTES_MAX) {
+      this.#counts.dropped += 1;
+      return;
+    }
+    const controller = new AbortController();
+    const context: CallContext = {
+      callId: id,
+      method,
+      peer,
+      signal: controller.signal,
+      giveUp: (error) => controller.abort(error),
+    };
     let request: object;
     try {
       request = served.method.request.decode(payload);

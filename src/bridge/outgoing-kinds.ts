@@ -4,7 +4,7 @@ import { assert, CprgError } from "../core/errors.ts";
 import { NO_PAYLOAD } from "./call-host.ts";
 import type { ClientStreamMethod, Codec, StreamCall } from "./contract.ts";
 import type { ItemQueue } from "./item-queue.ts";
-import { ITEM_BYTES_MAX } from "./limits.ts";
+import { ITEM_BYTES_MAX, UNARY_BYTES_MAX } from "./limits.ts";
 import type { AnswerTaker, OutgoingCall } from "./outgoing-call.ts";
 import { encodeItem } from "./payload-bounds.ts";
 import type { SendCredit } from "./send-credit.ts";
@@ -25,6 +25,7 @@ export class OneAnswer<Response> implements AnswerTaker {
   }
 
   response(payload: Uint8Array, call: OutgoingCall): undefined {
+    if (payload.length > UNARY_BYTES_MAX) throw badAnswer("the answer is too large");
     this.#resolve(decodeAnswer(this.#codec, payload));
     call.end();
   }

@@ -56,6 +56,8 @@ const OTHER_VARIABLES = [
     "PASS_ENV",
     "ISOLATE",
     "SLOTS",
+    "ATTEMPTS",
+    "PLAIN",
     "LIMITS",
   ].map(worker),
 ];

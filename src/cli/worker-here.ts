@@ -10,6 +10,7 @@ import { Native } from "../sandbox/native.ts";
 import type { ClaimOrder } from "../worker/claim-request.ts";
 import { openPlainPlace } from "../worker/open-plain-place.ts";
 import type { Place } from "../worker/place.ts";
+import { Reconnect, WORKER_EXIT } from "../worker/reconnect.ts";
 import { SandboxPlace } from "../worker/sandbox-place.ts";
 import { parseToken, readTokenFile, restartWithout } from "../worker/token-source.ts";
 import { type DialRequest, Worker, type WorkerOptions } from "../worker/worker.ts";
@@ -21,6 +22,7 @@ import { type JsonLog, jsonLog } from "./log-json.ts";
 import { takeSignals } from "./run-stop.ts";
 import type { Terminal } from "./terminal.ts";
 import { VERSION } from "./version.ts";
+import { workerJobs } from "./worker-jobs.ts";
 import { type WorkerFlags, type WorkerSettings, workerSettings } from "./worker-settings.ts";
 
 const PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -55,6 +57,14 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
     state,
     log,
     tls,
+    jobs:
+      engine === null
+        ? undefined
+        : workerJobs({
+            engine: engine.engine,
+            ceilings: config.settings.ceilings,
+            log: log.scope("jobs"),
+          }),
     openPlace: (order, signal) =>
       engine === null
         ? openPlainClaim(settings, { native, order, signal })
@@ -67,8 +77,11 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
   log.scope("worker").info("started", { id: state.id, sandbox: engine?.engine.mode ?? "off" });
   const { exitCode, error } = await worker.run();
   if (error !== undefined) {
-    log.scope("worker").error("refused", { code: error.code, why: error.message });
-    await terminal.stderr.write(`cprg worker: refused: ${error.message}\n`).catch(() => undefined);
+    const what = [WORKER_EXIT.refused, WORKER_EXIT.usage].some((code) => code === exitCode)
+      ? "refused"
+      : "gave up";
+    log.scope("worker").error(what, { code: error.code, why: error.message });
+    await terminal.stderr.write(`cprg worker: ${what}: ${error.message}\n`).catch(() => undefined);
   }
   return exitCode;
 }
@@ -80,6 +93,7 @@ function closing(engine: LocalEngine): { readonly engine: LocalEngine } & AsyncD
 
 interface Parts {
   readonly openPlace: WorkerOptions["openPlace"];
+  readonly jobs: WorkerOptions["jobs"];
   readonly token: string;
   readonly state: WorkerState;
   readonly log: JsonLog;
@@ -87,11 +101,12 @@ interface Parts {
 }
 
 function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
-  const { openPlace, token, state, log, tls } = parts;
+  const { openPlace, jobs, token, state, log, tls } = parts;
   const { host, port, labels, name, proxy } = settings;
   return new Worker({
     slots: settings.slots,
     openPlace,
+    jobs,
     dial: ({ methods, slots, claims, signal }: DialRequest) =>
       dial({
         host,
@@ -115,6 +130,10 @@ function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
     variables: { PATH: PATH_DEFAULT, ...settings.passed },
     readBytesMax: settings.readBytesMax,
     isOnce: settings.isOnce,
+    isPlain: settings.isPlain,
+    reconnect: new Reconnect(
+      settings.attemptsMax === undefined ? {} : { attemptsMax: settings.attemptsMax },
+    ),
     log: log.scope("worker"),
   });
 }

@@ -9,6 +9,7 @@ import { usageError } from "./flags.ts";
 import { defaultDataDir } from "./paths.ts";
 import { parseRunLimits } from "./run-limits.ts";
 import type { Terminal } from "./terminal.ts";
+import { proxyFor } from "./worker-proxy.ts";
 
 /** Flags as they were given. */
 export interface WorkerFlags {
@@ -20,6 +21,8 @@ export interface WorkerFlags {
   readonly label: readonly string[];
   readonly name: string | undefined;
   readonly once: boolean;
+  readonly plain: boolean;
+  readonly attempts: string | undefined;
   readonly tls: boolean;
   readonly "tls-ca": string | undefined;
   readonly "tls-cert": string | undefined;
@@ -42,6 +45,9 @@ export interface WorkerSettings {
   readonly labels: Readonly<Record<string, string>>;
   readonly name: string;
   readonly isOnce: boolean;
+  readonly isPlain: boolean;
+  /** Dials in a row that may fail; undefined: any number. */
+  readonly attemptsMax: number | undefined;
   readonly isTls: boolean;
   readonly stateDir: string;
   readonly readBytesMax: number;
@@ -81,11 +87,13 @@ export function workerSettings(flags: WorkerFlags, terminal: Terminal): WorkerSe
     labels: checkedLabels(parseLabels(flags.label)),
     name,
     isOnce: flags.once,
+    isPlain: flags.plain,
+    attemptsMax: parseAttempts(flags.attempts),
     isTls: flags.tls || flags["tls-ca"] !== undefined || flags["tls-cert"] !== undefined,
     stateDir: resolve(terminal.directory, flags["state-dir"] ?? join(dataDir, "worker")),
     readBytesMax: parseReadBytes(flags["max-read-bytes"]),
     passed: passedVariables(flags["pass-env"], terminal.env),
-    proxy: proxyFor(host, terminal.env),
+    proxy: proxyFor({ host, port }, terminal.env),
   };
 }
 
@@ -114,6 +122,12 @@ function parseSlots(text: string | undefined, isolate: Isolation): number {
     throw usageError("Cannot use --slots above 1 without a sandbox: claims would see each other");
   }
   return slots;
+}
+
+function parseAttempts(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^[1-9]\d{0,8}$/.test(text)) return Number(text);
+  throw usageError("Cannot use --attempts: no whole number from 1 on");
 }
 
 /** `host`, `host:port`, `[::1]:port`. */
@@ -154,19 +168,4 @@ function passedVariables(names: readonly string[], env: Terminal["env"]): Record
       return value === undefined ? [] : [[name, value]];
     }),
   );
-}
-
-/** The proxy of `HTTPS_PROXY`, unless `NO_PROXY` names the host, or a domain above it. */
-function proxyFor(host: string, env: Terminal["env"]): URL | undefined {
-  const proxy = env["HTTPS_PROXY"] || env["https_proxy"];
-  if (!proxy) return undefined;
-  const names = (env["NO_PROXY"] || env["no_proxy"] || "").split(",").map((name) => name.trim());
-  const isDirect = names.some((name) => {
-    const domain = name.replace(/^\*?\./, "");
-    return name === "*" || (domain !== "" && (host === domain || host.endsWith(`.${domain}`)));
-  });
-  if (isDirect) return undefined;
-  const isUrl = /^https?:\/\//.test(proxy) && URL.canParse(proxy);
-  if (!isUrl) throw usageError("Cannot use HTTPS_PROXY: neither http://HOST:PORT nor https://…");
-  return new URL(proxy);
 }

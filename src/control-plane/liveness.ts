@@ -1,6 +1,7 @@
 /** How long a silent or lost worker is waited for (proto/PROTOCOL.md section 8), as profiles. */
 
 import { HEARTBEAT_SECONDS_DEFAULT } from "../bridge/metadata.ts";
+import { SILENT_PERIODS } from "../bridge/silence.ts";
 
 /** Times of one control plane. */
 export interface Liveness {
@@ -15,13 +16,11 @@ export interface Liveness {
 
 /** How much later than its worker the control plane gives a claim up: the worker is always first. */
 export const TTL_MARGIN_MS = 5000;
-/** Heartbeats that may be missing before a stream counts as silent. */
-const SILENT_HEARTBEATS = 2.5;
 
 /** For any network. */
 export const LIVENESS: Liveness = {
   heartbeatSeconds: HEARTBEAT_SECONDS_DEFAULT,
-  silenceMs: HEARTBEAT_SECONDS_DEFAULT * SILENT_HEARTBEATS * 1000,
+  silenceMs: HEARTBEAT_SECONDS_DEFAULT * SILENT_PERIODS * 1000,
   graceMs: 15_000,
   claimTtlSeconds: 90,
 };

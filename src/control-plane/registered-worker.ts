@@ -17,6 +17,7 @@ import {
   WORKER_SECRET,
 } from "../bridge/methods.ts";
 import { openMux } from "../bridge/mux.ts";
+import { watchSilence } from "../bridge/silence.ts";
 import type { Clock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
@@ -27,7 +28,6 @@ import type { WorkerStatus, WorkerView } from "./contract.ts";
 import type { Liveness } from "./liveness.ts";
 import { canReattach, settleClaims } from "./reattach.ts";
 import type { Candidate } from "./scheduler.ts";
-import { watchSilence } from "./silence.ts";
 import { WorkerHealth } from "./worker-health.ts";
 import type { WorkerIdentity } from "./worker-identity.ts";
 import type { WorkerOwner } from "./worker-owner.ts";

@@ -161,7 +161,7 @@ async function* entriesOf(items: AsyncIterable<FsDownloadItem>): AsyncGenerator<
       yield* exactly(head.size, rest);
     } else if (head.type === "directory") {
       yield { type: "directory", mode, path: "", size: 0 };
-      for await (const part of readTar(rest, { areLinksFree: true })) {
+      for await (const part of readTar(rest, { areLinksFree: true, mayBeEmpty: true })) {
         if (part instanceof Uint8Array || part.path !== "") yield part;
       }
     } else {

@@ -32,6 +32,10 @@ const TELLING_KEYS = ["path", "linkpath", "size"];
 export interface TarOptions {
   /** Takes links whatever they lead to. */
   readonly areLinksFree?: boolean;
+  /** Names may come again, and directories after what is in them: the later entry holds. */
+  readonly isAnyOrder?: boolean;
+  /** Takes one without entries, for an empty directory. */
+  readonly mayBeEmpty?: boolean;
   /** For tests; default {@link TAR_DIRECTORIES_BYTES_MAX}. */
   readonly directoriesBytesMax?: number;
 }
@@ -43,10 +47,11 @@ export interface TarOptions {
  */
 export async function* readTar(
   chunks: AsyncIterable<Uint8Array>,
-  { areLinksFree = false, directoriesBytesMax = TAR_DIRECTORIES_BYTES_MAX }: TarOptions = {},
+  options: TarOptions = {},
 ): AsyncGenerator<EntryPart> {
+  const { areLinksFree = false, isAnyOrder = false, mayBeEmpty = false } = options;
   const bytes = new TarBytes(chunks);
-  const places = new Places(directoriesBytesMax);
+  const places = new Places(options.directoriesBytesMax ?? TAR_DIRECTORIES_BYTES_MAX, isAnyOrder);
   let isEmpty = true;
   for (;;) {
     const header = await nextHeader(bytes);
@@ -65,8 +70,14 @@ export async function* readTar(
     yield* bytes.content(header.size);
     await bytes.skip(paddingOf(header.size));
   }
+  await checkEnd(bytes);
   await bytes.drain();
-  if (isEmpty) throw badTar("it holds nothing");
+  if (isEmpty && !mayBeEmpty) throw badTar("it holds nothing");
+}
+
+/** The end is two blocks of zeros (ustar), of which one has been read: a stream that was cut has none. */
+async function checkEnd(bytes: TarBytes): Promise<void> {
+  if (decodeHeader(await bytes.exactly(BLOCK_BYTES)) !== null) throw badTar("it has no end");
 }
 
 /** The header of the next entry, with what pax records and long names before it say. */
@@ -201,11 +212,13 @@ function shown(text: string): string {
 /** Directories that this stream has made. */
 class Places {
   readonly #bytesMax: number;
+  readonly #isAnyOrder: boolean;
   readonly #modes = new Map<string, number>();
   #bytes = 0;
 
-  constructor(bytesMax: number) {
+  constructor(bytesMax: number, isAnyOrder: boolean) {
     this.#bytesMax = bytesMax;
+    this.#isAnyOrder = isAnyOrder;
   }
 
   /** Directories above a path that no entry has named. */
@@ -224,6 +237,10 @@ class Places {
   add({ type, path, mode }: EntryHead): boolean {
     const known = this.#modes.get(path);
     if (known !== undefined && type === "directory" && known === mode) return false;
+    if (known !== undefined && type === "directory" && this.#isAnyOrder) {
+      this.#modes.set(path, mode);
+      return true;
+    }
     if (known !== undefined) {
       throw badTar(
         `${shown(path)} comes after what is in it`,

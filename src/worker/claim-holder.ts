@@ -3,16 +3,21 @@
  * a claim is in this process's memory and nowhere else, and forgotten when the claim ends.
  */
 
+import { setTimeout as sleep } from "node:timers/promises";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { assert, CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
 import type { Reason } from "../core/reasons.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import type { ClaimRequest } from "../gen/messages.ts";
+import { ClaimCalls } from "./claim-calls.ts";
 import { type ClaimOrder, parseClaim } from "./claim-request.ts";
 import { type ClaimKey, ClaimTable } from "./claim-table.ts";
 import { ExecTable } from "./exec-table.ts";
 import type { Place } from "./place.ts";
+
+/** How long the end of a claim waits for calls that were given up and do not end. */
+const CALLS_MS_MAX = 5000;
 
 /** A claim that is held. */
 export interface HeldClaim {
@@ -21,6 +26,8 @@ export interface HeldClaim {
   readonly env: Readonly<Record<string, string>>;
   readonly place: Place;
   readonly execs: ExecTable;
+  /** The others. */
+  readonly calls: ClaimCalls;
   /** Aborted when the claim ends. */
   readonly ending: AbortSignal;
 }
@@ -78,12 +85,13 @@ export class ClaimHolder {
     this.#checkAttached();
     const order = parseClaim(request);
     const { superseded } = this.table.begin(order.key, order.ttlMs);
-    if (superseded !== null) await this.#supersede(superseded, order.key, signal);
+    // From here on it can be ended, also while it waits for the one before.
     const live = this.#track(order);
     const giveUp = (): void => void this.#end(order.key, "user");
     if (signal.aborted) giveUp();
     signal.addEventListener("abort", giveUp);
     try {
+      if (superseded !== null) await this.#end(superseded, "stale_epoch");
       return await this.#open(live);
     } finally {
       signal.removeEventListener("abort", giveUp);
@@ -111,7 +119,12 @@ export class ClaimHolder {
   async release(key: ClaimKey | null): Promise<number> {
     this.#checkAttached();
     const found = this.table.findReleased(key);
-    return found === null ? 0 : await this.#end(found, "user");
+    if (found === null) return 0;
+    const isOpening = this.#live.get(nameOf(found))?.held === null;
+    const killed = await this.#end(found, "user");
+    // The claim that was being made is answered first, and that takes some promises yet.
+    if (isOpening) await new Promise(setImmediate);
+    return killed;
   }
 
   /** Takes no other claim; those there are go on. */
@@ -132,11 +145,12 @@ export class ClaimHolder {
   }
 
   /**
-   * A stream is open on which heartbeats are answered, or not: ttls count only where they are. What
-   * is held counts as renewed now.
+   * Whether heartbeats are answered: ttls count only where they are, and go on where they were and
+   * are again. What is held when they begin to be counts as renewed then.
    */
-  streamOpened({ isRenewed }: { readonly isRenewed: boolean }): void {
-    this.#isRenewed = isRenewed;
+  countTtls(isAnswered: boolean): void {
+    if (isAnswered === this.#isRenewed) return;
+    this.#isRenewed = isAnswered;
     for (const key of this.table.held()) this.table.renew(key, this.#clock.monotonicMs());
     this.#watch();
   }
@@ -162,8 +176,11 @@ export class ClaimHolder {
     const names = new Set(kept.map(nameOf));
     const lost = this.table.all().filter((key) => !names.has(nameOf(key)));
     await this.end(lost, "worker_lost");
+    const claims = this.heldClaims();
+    // Whoever asks what runs is to hear of each start that came over the stream before.
+    await Promise.all(claims.map(({ execs }) => execs.settled()));
     this.#isReattaching = false;
-    return this.heldClaims();
+    return claims;
   }
 
   /** Everything that is held. */
@@ -175,18 +192,6 @@ export class ClaimHolder {
     if (!this.#isReattaching) return;
     throw new CprgError("unavailable", "worker.Reattach has not come yet", {
       reason: "REATTACHING",
-    });
-  }
-
-  async #supersede(old: ClaimKey, key: ClaimKey, signal: AbortSignal): Promise<void> {
-    const giveUp = (): void => this.table.ending(key);
-    signal.addEventListener("abort", giveUp);
-    if (signal.aborted) giveUp();
-    await this.#end(old, "stale_epoch").finally(() => signal.removeEventListener("abort", giveUp));
-    if (this.table.phaseOf(key) === "opening") return;
-    if (signal.aborted) throw signal.reason;
-    throw new CprgError("aborted", "another claim of this task came meanwhile", {
-      reason: "STALE_EPOCH",
     });
   }
 
@@ -204,6 +209,10 @@ export class ClaimHolder {
 
   async #open(live: Live): Promise<HeldClaim> {
     const { key, env } = live.order;
+    if (this.table.phaseOf(key) !== "opening") {
+      this.#forget(live);
+      throw notOpened(live);
+    }
     let place: Place;
     try {
       place = await this.#options.openPlace(live.order, live.abort.signal);
@@ -214,11 +223,10 @@ export class ClaimHolder {
     if (!this.table.opened(key, this.#clock.monotonicMs())) {
       await place.release();
       this.#forget(live);
-      throw new CprgError("aborted", "the claim was ended while it opened", {
-        reason: "STALE_EPOCH",
-      });
+      throw notOpened(live);
     }
-    live.held = { key, env, place, execs: new ExecTable(), ending: live.abort.signal };
+    const ending = live.abort.signal;
+    live.held = { key, env, place, execs: new ExecTable(), calls: new ClaimCalls(ending), ending };
     this.#watch();
     return live.held;
   }
@@ -233,12 +241,14 @@ export class ClaimHolder {
 
   async #endLive(live: Live, reason: Reason): Promise<number> {
     const { held } = live;
-    live.abort.abort(claimEnded(reason));
     if (held === null) {
+      live.abort.abort(new CprgError("aborted", `the claim was given up: ${reason}`));
       await live.ended.promise;
       return 0;
     }
+    live.abort.abort(claimEnded(reason));
     const killed = await held.execs.killAll(reason === "shutdown" ? reason : "interrupted");
+    await Promise.race([held.calls.settled(), sleep(CALLS_MS_MAX, undefined, { ref: false })]);
     try {
       await held.place.release();
     } catch (error) {
@@ -275,8 +285,19 @@ export class ClaimHolder {
   }
 }
 
+/** Why a claim was not made: it was given up, or a higher epoch came while it waited. */
+function notOpened({ abort }: Live): unknown {
+  if (abort.signal.aborted) return abort.signal.reason;
+  return new CprgError("aborted", "another claim of this task came meanwhile", {
+    reason: "STALE_EPOCH",
+  });
+}
+
+/** What calls of a claim that is over end with. */
 function claimEnded(reason: Reason): CprgError {
-  return new CprgError("aborted", `the claim has ended: ${reason}`, { reason: "CLAIM_ENDED" });
+  return new CprgError("failed_precondition", `the claim has ended: ${reason}`, {
+    reason: "NOT_CLAIMED",
+  });
 }
 
 function nameOf({ taskId, epoch }: ClaimKey): string {

@@ -1,10 +1,10 @@
 /** What `worker.Claim` asks for, checked: nothing of it has an effect before it is right. */
 
-import { checkClaimEnv } from "../core/claim-rules.ts";
 import { invalid } from "../core/errors.ts";
 import { checkRef, checkRepositoryUrl } from "../core/repository-rules.ts";
 import type { ClaimRequest } from "../gen/messages.ts";
 import { type ClaimKey, checkClaimKey } from "./claim-table.ts";
+import { checkWireEnv } from "./env-rules.ts";
 
 /** A claim that may be made. */
 export interface ClaimOrder {
@@ -21,7 +21,7 @@ export function parseClaim(request: ClaimRequest): ClaimOrder {
   const key = { taskId, epoch };
   checkClaimKey(key);
   const env = { ...request.env };
-  checkClaimEnv(env);
+  checkWireEnv(env);
   if (repoUrl === "" && ref !== "") throw invalid("ref", "Cannot use ref without repo_url");
   if (repoUrl !== "") checkRepositoryUrl(repoUrl);
   if (ref !== "") checkRef(ref);

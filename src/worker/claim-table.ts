@@ -159,6 +159,7 @@ export class ClaimTable {
     const { taskId, epoch } = key;
     const entry = this.#entries.get(taskId);
     if (entry === undefined) throw notClaimed("this task is not held");
+    if (entry.next?.epoch === epoch) throw notClaimed("the claim is not made yet");
     if (entry.epoch !== epoch) throw this.#stale(key, entry.epoch);
     if (entry.phase !== "held") throw notClaimed(`the claim is ${entry.phase}`);
     return { taskId, epoch };
@@ -167,15 +168,12 @@ export class ClaimTable {
   /**
    * The claim that a release means.
    *
+   * @param key null: the only one that is held, for peers that name none
    * @returns null when it is not held, which is as good as released
-   * @throws CprgError `aborted` STALE_EPOCH when a higher epoch is held
+   * @throws CprgError `aborted` STALE_EPOCH when a higher epoch is held; without a key as {@link find}
    */
   findReleased(key: ClaimKey | null): ClaimKey | null {
-    if (key === null) {
-      const [only, second] = this.held();
-      if (second !== undefined) throw notClaimed("several claims are held");
-      return only ?? null;
-    }
+    if (key === null) return this.find(null);
     const { taskId, epoch } = key;
     const entry = this.#entries.get(taskId);
     if (entry === undefined) return null;

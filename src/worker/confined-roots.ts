@@ -6,7 +6,7 @@
 
 import { closeSync, constants, lstatSync, mkdirSync, openSync } from "node:fs";
 import { posix } from "node:path";
-import { invalid } from "../core/errors.ts";
+import { CprgError, invalid } from "../core/errors.ts";
 import type { Native } from "../sandbox/native.ts";
 import { errnoOf, fileError, pathEscapes } from "./file-error.ts";
 
@@ -18,7 +18,7 @@ const DIRECTORY = O_PATH | O_DIRECTORY;
 /** Times that a directory which was made may be gone again. */
 const MAKE_RETRIES_MAX = 16;
 
-/** Bytes of a path. */
+/** Bytes of a path. An empty one is the root. */
 export const PATH_BYTES_MAX = 4095;
 
 /** A name in a directory that is held open. */
@@ -107,12 +107,18 @@ export class ConfinedRoots {
   hold(path: string, op: string, parents = false): Named & { close(): void } {
     const at = this.#locate(path);
     const name = posix.basename(at.path);
-    if (at.path === "." || name === "..") {
-      throw invalid("path", `Cannot ${op} ${JSON.stringify(path)}: it names nothing beneath`);
-    }
+    if (at.path === "." || name === "..") throw this.#namesNone(at, path, op);
     const parent = { fd: at.fd, path: posix.dirname(at.path) };
     const dirFd = parents ? this.#makeAll(parent, path) : this.#pass(parent, path);
     return { ...named(dirFd, name), close: () => closeSync(dirFd) };
+  }
+
+  /** A path that ends in no name: root or home, another directory by way of `..`, or outside. */
+  #namesNone(at: Located, path: string, op: string): Error {
+    closeSync(this.#pass(at, path));
+    return new CprgError("failed_precondition", `Cannot ${op} ${JSON.stringify(path)}: no name`, {
+      reason: "NO_NAME",
+    });
   }
 
   #pass({ fd, path }: Located, whole: string): number {
@@ -196,7 +202,7 @@ function plain(path: string): string {
 }
 
 function checkPath(path: string): void {
-  const isText = path !== "" && !path.includes("\0") && path.isWellFormed();
+  const isText = !path.includes("\0") && path.isWellFormed();
   if (isText && Buffer.byteLength(path) <= PATH_BYTES_MAX) return;
-  throw invalid("path", `A path is 1 to ${PATH_BYTES_MAX} bytes of UTF-8 without NUL`);
+  throw invalid("path", `A path is at most ${PATH_BYTES_MAX} bytes of UTF-8 without NUL`);
 }

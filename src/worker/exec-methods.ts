@@ -29,10 +29,12 @@ export function serveExecs(handlers: HandlerTable, options: ExecMethodsOptions):
   handlers
     .serverStream(EXEC_START, (request, context) => start(request, { context, options }))
     .serverStream(EXEC_ATTACH, (request, context) => attach(request, { context, options }))
-    .unary(EXEC_INPUT, async ({ claim, execId, input, close, offset }, { signal }) => {
+    .unary(EXEC_INPUT, async ({ claim, execId, input, close, offset }, context) => {
       if (input.length > INPUT_BYTES_MAX) throw invalid("input", `above ${INPUT_BYTES_MAX} bytes`);
-      const exec = holder.use(claim).execs.find(execId);
-      return { takenBytes: await exec.input(input, { close, offset, signal }) };
+      const { execs, calls } = holder.use(claim);
+      using _call = calls.begin(context);
+      const { signal } = context;
+      return { takenBytes: await execs.find(execId).input(input, { close, offset, signal }) };
     })
     .unary(EXEC_RESIZE, ({ claim, execId, pty }) => {
       const exec = holder.use(claim).execs.find(execId);
@@ -123,8 +125,23 @@ class NeverRan extends Error {
   }
 }
 
-/** Errors that are no program's: the request names what is not there for it. */
-const REFUSALS = ["invalid_argument", "canceled", "resource_exhausted", "aborted", "unavailable"];
+/** Errors that are no program's: this worker cannot do what is asked, or there is no such directory. */
+const REFUSALS: readonly string[] = [
+  "invalid_argument",
+  "canceled",
+  "resource_exhausted",
+  "aborted",
+  "unavailable",
+  "unimplemented",
+  "not_found",
+  "permission_denied",
+];
+const DIRECTORY_REASONS: readonly string[] = ["IS_LINK", "NOT_DIRECTORY"];
+
+function isRefusal({ code, reason = "" }: CprgError): boolean {
+  if (reason.startsWith("PROGRAM_")) return false;
+  return REFUSALS.includes(code) || DIRECTORY_REASONS.includes(reason);
+}
 
 async function startProgram(
   { place, ending }: HeldClaim,
@@ -136,8 +153,7 @@ async function startProgram(
     return await place.exec({ ...spec, signal: either });
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (!CprgError.is(error) || REFUSALS.includes(error.code)) throw error;
-    if (error.reason === "PATH_ESCAPES") throw error;
+    if (!CprgError.is(error) || isRefusal(error)) throw error;
     throw new NeverRan(error);
   }
 }

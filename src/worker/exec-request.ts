@@ -3,9 +3,10 @@
 import { invalid } from "../core/errors.ts";
 import { newId } from "../core/ids.ts";
 import { SECONDS_MAX } from "../core/limits.ts";
-import { checkArgs, checkEnv, checkTogether } from "../core/program-rules.ts";
+import { checkArgs, checkTogether } from "../core/program-rules.ts";
 import type { ExecStartRequest, Pty } from "../gen/messages.ts";
 import type { ExecSpec, TerminalSize } from "../provider/contract.ts";
+import { checkWireEnv } from "./env-rules.ts";
 
 /** Bytes of each stream that an exec may ask to be kept to its end. */
 export const RETAIN_BYTES_MAX = 16 * 1024 * 1024;
@@ -44,7 +45,7 @@ export function parseExecStart(
     throw invalid("retain_bytes", `retain_bytes is above ${RETAIN_BYTES_MAX}`);
   }
   const [executable = "", ...rest] = wordsOf(request);
-  checkEnv(request.env);
+  checkWireEnv(request.env);
   const terminal = pty === null ? null : terminalSize(pty);
   const env = {
     ...(terminal === null ? {} : { TERM: "xterm-256color" }),

@@ -4,19 +4,21 @@ import { CprgError } from "../core/errors.ts";
 import type { Reason } from "../core/reasons.ts";
 import type { RunningExec } from "./running-exec.ts";
 
-/** Execs of one claim that are remembered: those that run, and ended ones for their ids. */
-export const EXECS_MAX = 1024;
+/** Execs of one claim that are remembered (PROTOCOL.md section 9, "Programs"). */
+export const EXECS_MAX = 4096;
 /**
- * Execs whose items were all sent and are kept for a stream that is lost before they arrive: the
- * items of older ones are forgotten, so that what is kept stays bounded.
+ * Bytes of items that were all sent and are kept for a stream that is lost before they arrive: those
+ * of the oldest execs are forgotten, so that what is kept stays bounded.
  */
-export const SENT_EXECS_MAX = 16;
+export const SENT_BYTES_MAX = 4 * 1024 * 1024;
 
 /** Execs by id. */
 export class ExecTable {
   /** `null` while it starts. */
   readonly #execs = new Map<string, RunningExec | null>();
-  #sent: RunningExec[] = [];
+  readonly #starting = new Set<Promise<unknown>>();
+  /** Whose exit was sent, oldest first. */
+  readonly #sent = new Set<RunningExec>();
   #isClosed = false;
 
   /** Those that were started and are remembered. */
@@ -31,8 +33,10 @@ export class ExecTable {
    */
   async start(id: string, start: () => Promise<RunningExec>): Promise<RunningExec> {
     this.#reserve(id);
+    const started = start();
+    this.#starting.add(started);
     try {
-      const exec = await start();
+      const exec = await started;
       if (this.#isClosed) {
         await exec.kill("user");
         throw claimGone();
@@ -42,7 +46,14 @@ export class ExecTable {
     } catch (error) {
       this.#execs.delete(id);
       throw error;
+    } finally {
+      this.#starting.delete(started);
     }
+  }
+
+  /** Resolves when each start that was under way has become an exec, or has failed. */
+  async settled(): Promise<void> {
+    await Promise.allSettled(this.#starting);
   }
 
   /** @throws CprgError `not_found` */
@@ -55,9 +66,14 @@ export class ExecTable {
   /** All items of an exec that has ended were sent. @param isKept for whoever attaches again */
   sent(exec: RunningExec, { isKept }: { readonly isKept: boolean }): void {
     if (!isKept) exec.log.discard();
-    if (exec.log.isTaken || this.#sent.includes(exec)) return;
-    this.#sent.push(exec);
-    if (this.#sent.length > SENT_EXECS_MAX) this.#sent.shift()?.log.discard();
+    this.#sent.add(exec);
+    let bytes = 0;
+    for (const { log } of this.#sent) bytes += log.keptBytes;
+    for (const { log } of this.#sent) {
+      if (bytes <= SENT_BYTES_MAX) break;
+      bytes -= log.keptBytes;
+      log.discard();
+    }
   }
 
   /** Ends all of them; returns how many were running. Nothing starts any more. */
@@ -75,13 +91,19 @@ export class ExecTable {
       throw new CprgError("already_exists", `Exec ${JSON.stringify(id)} is there already`);
     }
     if (this.#execs.size >= EXECS_MAX) {
-      const oldest = [...this.#execs].find(([, exec]) => exec?.log.isTaken);
+      const oldest = [...this.#execs].find(([, exec]) => exec !== null && this.#isTaken(exec));
       if (oldest === undefined) {
         throw new CprgError("resource_exhausted", `Cannot start: ${EXECS_MAX} execs in this claim`);
       }
-      this.#execs.delete(oldest[0]);
+      const [oldestId, exec] = oldest;
+      this.#execs.delete(oldestId);
+      if (exec !== null) this.#sent.delete(exec);
     }
     this.#execs.set(id, null);
+  }
+
+  #isTaken(exec: RunningExec): boolean {
+    return exec.log.isTaken || this.#sent.has(exec);
   }
 }
 

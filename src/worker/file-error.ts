@@ -44,9 +44,11 @@ export function fileError(error: unknown, op: string, path: string): CprgError {
   });
 }
 
-/** A directory where something is to be renamed to is in the way, as a file would be. */
+/** Of a rename, what is in its way is so whatever it is, and another file system is no way out. */
 function codeOf(name: string, op: string): string {
-  return op.startsWith("rename") && ["EISDIR", "ENOTEMPTY"].includes(name) ? "EEXIST" : name;
+  if (!op.startsWith("rename")) return name;
+  if (["EISDIR", "ENOTEMPTY", "ENOTDIR"].includes(name)) return "EEXIST";
+  return name === "EXDEV" ? "EINVAL" : name;
 }
 
 /** A path that leads out of root and home. */

@@ -1,5 +1,6 @@
 /** `fs.Upload`: a head and chunks as entries of a place; a directory's chunks are a tar. */
 
+import type { CallContext } from "../bridge/contract.ts";
 import { CprgError, invalid } from "../core/errors.ts";
 import type {
   FsUploadHead,
@@ -8,31 +9,36 @@ import type {
   TransferHead,
 } from "../gen/messages.ts";
 import type { EntryPart } from "../provider/contract.ts";
-import { readTar } from "../sandbox/tar-reader.ts";
+import { readTar, type TarOptions } from "../sandbox/tar-reader.ts";
 import type { ClaimHolder } from "./claim-holder.ts";
+import type { PutTreeOptions } from "./place.ts";
 
 const MODES = 0o777;
+/** As PROTOCOL.md section 9 has the archive of a directory. */
+const OF_TRANSFER: TarOptions = { areLinksFree: true, isAnyOrder: true, mayBeEmpty: true };
 const LINK_BYTES_MAX = 4095;
 
 /** Takes an upload to its end. @throws CprgError; then nothing half-made is left */
 export async function takeUpload(
   items: AsyncIterable<FsUploadItem>,
-  { holder, signal }: { readonly holder: ClaimHolder; readonly signal: AbortSignal },
+  { holder, context }: { readonly holder: ClaimHolder; readonly context: CallContext },
 ): Promise<FsUploadResponse> {
   const iterator = items[Symbol.asyncIterator]();
   const first = await iterator.next();
   const head = first.done === true ? undefined : first.value.head;
   if (first.done === true || head === undefined)
     throw invalid("head", "the first item has no head");
-  const { place, ending } = holder.use(first.value.claim);
+  const { calls, place } = holder.use(first.value.claim);
+  using _call = calls.begin(context);
   const { path, merge, parents, transfer } = head;
   const checked = checkedHead(head, transfer);
-  const either = AbortSignal.any([signal, ending]);
-  const entries = entriesOf(checked, chunksOf(iterator, either));
+  const { signal } = context;
+  const entries = entriesOf(checked, chunksOf(iterator));
   try {
-    return { ...(await place.files.put(path, entries, { merge, parents, signal: either })) };
+    const options = { type: checked.type, merge, parents, signal };
+    return { ...(await place.files.put(path, entries, options)) };
   } catch (error) {
-    if (either.aborted) throw either.reason;
+    if (signal.aborted) throw signal.reason;
     throw badArchive(error);
   }
 }
@@ -43,27 +49,31 @@ function badArchive(error: unknown): unknown {
   return new CprgError("invalid_argument", error.message, { reason: "BAD_ARCHIVE", cause: error });
 }
 
-function checkedHead(head: FsUploadHead, transfer: TransferHead | null): TransferHead {
-  if (transfer === null || !["file", "directory", "link"].includes(transfer.type)) {
+interface CheckedHead extends Omit<TransferHead, "type"> {
+  readonly type: PutTreeOptions["type"];
+}
+
+const TYPES: readonly PutTreeOptions["type"][] = ["file", "directory", "link"];
+
+function checkedHead(head: FsUploadHead, transfer: TransferHead | null): CheckedHead {
+  const type = TYPES.find((known) => known === transfer?.type);
+  if (transfer === null || type === undefined) {
     throw invalid("head.transfer.type", "type is none of file, directory, link");
   }
-  if (head.merge && transfer.type !== "directory") {
+  if (head.merge && type !== "directory") {
     throw invalid("head.merge", "only a directory can be merged");
   }
   const target = Buffer.byteLength(transfer.linkTarget);
   const isTarget = target > 0 && target <= LINK_BYTES_MAX && !transfer.linkTarget.includes("\0");
-  if (transfer.type === "link" && !isTarget) {
+  if (type === "link" && !isTarget) {
     throw invalid("head.transfer.link_target", `a link leads to 1 to ${LINK_BYTES_MAX} bytes`);
   }
-  return transfer;
+  return { ...transfer, type };
 }
 
-async function* chunksOf(
-  items: AsyncIterator<FsUploadItem>,
-  signal: AbortSignal,
-): AsyncGenerator<Uint8Array> {
+/** Their end comes also when the call is given up: `items` throws then. */
+async function* chunksOf(items: AsyncIterator<FsUploadItem>): AsyncGenerator<Uint8Array> {
   for (let next = await items.next(); !next.done; next = await items.next()) {
-    if (signal.aborted) throw signal.reason;
     const { chunk } = next.value;
     if (chunk === undefined || chunk.length === 0) throw invalid("chunk", "an item has no chunk");
     yield chunk;
@@ -71,12 +81,12 @@ async function* chunksOf(
 }
 
 async function* entriesOf(
-  { type, mode, size, linkTarget }: TransferHead,
+  { type, mode, size, linkTarget }: CheckedHead,
   chunks: AsyncIterable<Uint8Array>,
 ): AsyncGenerator<EntryPart> {
   const bits = (mode ?? (type === "directory" ? 0o755 : 0o644)) & MODES;
   if (type === "directory") {
-    yield* treeOf(bits, readTar(chunks, { areLinksFree: true }));
+    yield* treeOf(bits, readTar(chunks, OF_TRANSFER));
     return;
   }
   if (type === "file") {

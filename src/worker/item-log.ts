@@ -56,6 +56,11 @@ export class ItemLog {
     return this.#nextSeq;
   }
 
+  /** Output that is kept, and what its items count beside it. */
+  get keptBytes(): number {
+    return this.#bytes;
+  }
+
   /** The exit is among the items. */
   get isEnded(): boolean {
     return this.#isEnded;

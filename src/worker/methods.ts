@@ -6,6 +6,7 @@ import type { ClaimHolder } from "./claim-holder.ts";
 import { type ClaimMethodsOptions, serveClaims } from "./claim-methods.ts";
 import { serveExecs } from "./exec-methods.ts";
 import { serveFiles } from "./fs-methods.ts";
+import { type JobRunner, serveJobs } from "./job-methods.ts";
 
 /** What the methods work with. */
 export interface WorkerMethodsOptions extends Omit<ClaimMethodsOptions, "holder"> {
@@ -14,6 +15,8 @@ export interface WorkerMethodsOptions extends Omit<ClaimMethodsOptions, "holder"
   readonly variables: Readonly<Record<string, string>>;
   /** Default 3 MiB. */
   readonly readBytesMax?: number;
+  /** Who runs jobs; `job.Run` is served where there is one. */
+  readonly jobs?: JobRunner | undefined;
 }
 
 /** The table. */
@@ -22,5 +25,7 @@ export function workerHandlers(options: WorkerMethodsOptions): Handlers {
   serveClaims(handlers, options);
   serveExecs(handlers, options);
   serveFiles(handlers, { ...options, readBytesMax: options.readBytesMax ?? READ_BYTES_MAX });
+  const { holder, jobs } = options;
+  if (jobs !== undefined) serveJobs(handlers, { holder, jobs });
   return handlers;
 }

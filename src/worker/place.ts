@@ -55,6 +55,8 @@ export interface PutCounts {
 /** How entries are put. */
 export interface PutTreeOptions {
   readonly parents: boolean;
+  /** Of what comes. */
+  readonly type: "file" | "directory" | "link";
   /** A directory into the one that is there. */
   readonly merge: boolean;
   readonly signal: AbortSignal;
@@ -72,7 +74,7 @@ export interface PlaceFiles {
     path: string,
     range: { readonly offset: number; readonly length: number; readonly lengthMax: number },
   ): Promise<FileContent>;
-  /** Replaces a file as a whole; the mode is its own, or 0644. */
+  /** Replaces a file as a whole; without a mode it keeps that of the file, or gets 0644. */
   write(path: string, content: Uint8Array, options: MakeOptions): Promise<void>;
   /** Mode 0755. */
   makeDir(path: string, options: MakeOptions): Promise<void>;

@@ -168,7 +168,8 @@ export class PlainExec implements Exec {
       violations: [],
       usage: {
         cpu_ms: usage === undefined ? 0 : Number(usage.cpuTime.total / 1000n),
-        memory_peak_bytes: usage?.maxRSS ?? null,
+        // Not `ru_maxrss`, which begins with what this process had when it forked.
+        memory_peak_bytes: null,
         pids_peak: null,
       },
       durationMs,
@@ -267,7 +268,7 @@ function openTerminal(native: Native, size: TerminalSize): Terminal {
     }
   }
   const why = cause instanceof NativeError ? cause.message : String(cause);
-  throw new CprgError("failed_precondition", `Cannot open a terminal on this host: ${why}`, {
+  throw new CprgError("unimplemented", `Cannot open a terminal on this host: ${why}`, {
     reason: "NO_TERMINAL",
     cause,
   });

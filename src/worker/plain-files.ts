@@ -8,7 +8,6 @@ import {
   lstatSync,
   mkdirSync,
   read,
-  readdirSync,
   readlinkSync,
   renameSync,
   rmdirSync,
@@ -21,6 +20,7 @@ import type { EntryPart } from "../provider/contract.ts";
 import type { Native } from "../sandbox/native.ts";
 import type { ConfinedRoots, Named } from "./confined-roots.ts";
 import { errnoOf, fileError } from "./file-error.ts";
+import { pageOf, shownNames } from "./list-page.ts";
 import type {
   FileContent,
   ListOptions,
@@ -30,7 +30,7 @@ import type {
   PutCounts,
   PutTreeOptions,
 } from "./place.ts";
-import { mergeTree, putTree } from "./tree-put.ts";
+import { checkReplaced, mergeTree, putTree } from "./tree-put.ts";
 import { removeTree } from "./tree-remove.ts";
 import { takeDirectory, takeTree } from "./tree-take.ts";
 
@@ -60,16 +60,12 @@ export class PlainFiles implements PlaceFiles {
   async list(path: string, { after, limit }: ListOptions) {
     const fd = this.#roots.open(path, O_RDONLY | O_DIRECTORY);
     try {
-      const afterBytes = Buffer.from(after);
-      const names = readdirSync(`/proc/self/fd/${fd}`)
-        .map((name) => Buffer.from(name))
-        .filter((name) => after === "" || Buffer.compare(name, afterBytes) > 0)
-        .sort(Buffer.compare);
-      const entries = names.slice(0, limit).flatMap((name) => {
-        const text = name.toString();
-        return statIfThere(`/proc/self/fd/${fd}/${text}`, text);
+      const at = `/proc/self/fd/${fd}`;
+      return pageOf(shownNames(at), {
+        after,
+        limit,
+        statOf: (name) => statIfThere(`${at}/${name}`, name),
       });
-      return { entries, more: names.length > limit };
     } catch (error) {
       throw fileError(error, "list", path);
     } finally {
@@ -116,7 +112,7 @@ export class PlainFiles implements PlaceFiles {
   async makeDir(path: string, { mode, parents }: MakeOptions): Promise<void> {
     if (this.#roots.isWhole(path)) {
       if (parents) return;
-      throw fileError(Object.assign(new Error("root"), { code: "EEXIST" }), "make", path);
+      throw fileError(errno("EEXIST"), "make", path);
     }
     await this.#roots.named(path, { op: "make", parents }, ({ dirFd, name, path: at }) => {
       try {
@@ -153,7 +149,13 @@ export class PlainFiles implements PlaceFiles {
 
   async rename(from: string, to: string): Promise<void> {
     await this.#at(from, "rename", (source) =>
-      this.#at(to, "rename to", (target) => renameSync(source.path, target.path)),
+      this.#at(to, "rename to", (target) => {
+        const old = statusIfThere(target.path);
+        const moved = lstatSync(source.path);
+        // An empty directory would give way to another.
+        if (old !== null && (old.isDirectory() || moved.isDirectory())) throw errno("EEXIST");
+        renameSync(source.path, target.path);
+      }),
     );
   }
 
@@ -173,12 +175,14 @@ export class PlainFiles implements PlaceFiles {
   async put(
     path: string,
     entries: AsyncIterable<EntryPart>,
-    { parents, merge }: PutTreeOptions,
+    { parents, merge, type }: PutTreeOptions,
   ): Promise<PutCounts> {
     if (merge) return await this.#merge(path, entries, parents);
     return await this.#roots.named(path, { op: "upload", parents }, async (target) => {
       const old = statusIfThere(target.path);
       if (old?.isSymbolicLink()) throw linkThere(path);
+      // Before anything is sent, and once more when it takes its place.
+      checkReplaced(type === "directory", old);
       return await putTree(this.#native, target, entries);
     });
   }
@@ -272,17 +276,21 @@ function pathStat(
 function refuseToReplace(path: string, old: Stats): void {
   if (old.isSymbolicLink()) throw linkThere(path);
   if (old.isDirectory()) {
-    throw fileError(Object.assign(new Error("directory"), { code: "EISDIR" }), "write", path);
+    throw fileError(errno("EISDIR"), "write", path);
   }
 }
 
 function linkThere(path: string): CprgError {
-  return fileError(Object.assign(new Error("link"), { code: "ELOOP" }), "write", path);
+  return fileError(errno("ELOOP"), "write", path);
+}
+
+function errno(code: string): Error {
+  return Object.assign(new Error(code), { code });
 }
 
 function notFile(path: string, status: Stats): CprgError {
   const code = status.isDirectory() ? "EISDIR" : "EINVAL";
-  return fileError(Object.assign(new Error("no file"), { code }), "read", path);
+  return fileError(errno(code), "read", path);
 }
 
 function tooLarge(bytes: number, bytesMax: number): CprgError {

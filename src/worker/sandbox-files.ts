@@ -22,6 +22,8 @@ import type {
   PutCounts,
   PutTreeOptions,
 } from "./place.ts";
+import { stageName } from "./tree-put.ts";
+import { ARCHIVE_ERRNOS } from "./tree-writer.ts";
 
 const FILE_MODE = 0o644;
 const DIRECTORY_MODE = 0o755;
@@ -37,6 +39,7 @@ const STAT = z.object({
   modifiedMs: z.number(),
   linkTarget: z.string(),
 });
+const CHECK = z.object({ isThere: z.boolean(), isDirectory: z.boolean() });
 const LIST = z.object({ entries: z.array(STAT), more: z.boolean() });
 const ANSWER = z.union([
   z.object({ ok: z.unknown(), path: z.string() }),
@@ -89,7 +92,11 @@ export class SandboxFiles implements PlaceFiles {
     const old = await this.#statIfThere(at);
     if (old?.type === "directory") throw errno("EISDIR", "write", path);
     const own = old?.type === "file" ? old.mode : FILE_MODE;
-    await this.#lease.putFile(at, content, mode ?? own);
+    try {
+      await this.#lease.putFile(at, content, mode ?? own);
+    } catch (error) {
+      throw ofTransfer(error, "write", path);
+    }
   }
 
   async makeDir(path: string, { mode = DIRECTORY_MODE, parents }: MakeOptions): Promise<void> {
@@ -97,15 +104,16 @@ export class SandboxFiles implements PlaceFiles {
   }
 
   async remove(path: string, { recursive }: { readonly recursive: boolean }): Promise<boolean> {
+    this.#refuseRoot("remove", path);
     const there = await this.#statIfThere(path);
     if (there === null) return false;
-    if (this.#isRoot(path)) throw invalid("path", `Cannot remove ${JSON.stringify(path)}`);
     if (recursive) await this.#lease.remove((await this.#ask("check", path)).path);
     else await this.#ask("removeOne", path);
     return true;
   }
 
   async rename(from: string, to: string): Promise<void> {
+    for (const path of [from, to]) this.#refuseRoot("rename", path);
     await this.#ask("rename", from, { to: this.#inside(to) });
   }
 
@@ -116,12 +124,35 @@ export class SandboxFiles implements PlaceFiles {
   async put(
     path: string,
     entries: AsyncIterable<EntryPart>,
-    { parents, merge, signal }: PutTreeOptions,
+    { parents, merge, type, signal }: PutTreeOptions,
   ): Promise<PutCounts> {
-    const at = await this.#target(path, parents);
+    if (!merge) this.#refuseRoot("upload", path);
+    const { ok, path: at } = await this.#ask("check", path, { parents, isLinkRefused: true });
+    const old = CHECK.parse(ok);
+    if (old.isThere && old.isDirectory !== (type === "directory")) {
+      throw errno(type === "directory" ? "EEXIST" : "EISDIR", "upload", path);
+    }
+    if (merge && !old.isThere && !parents) throw errno("ENOENT", "upload", path);
     const counts = { bytes: 0, entries: 0 };
-    await this.#lease.putEntries(counted(entries, counts), at, { isMerge: merge, signal });
+    const counting = counted(entries, counts);
+    try {
+      if (merge && old.isThere) await this.#merge(counting, at, signal);
+      else await this.#lease.putEntries(counting, at, { signal });
+    } catch (error) {
+      throw ofTransfer(error, "upload", path);
+    }
     return counts;
+  }
+
+  /** All of it beside what is there, and then name by name. */
+  async #merge(entries: AsyncIterable<EntryPart>, at: string, signal: AbortSignal): Promise<void> {
+    const stage = posix.join(at, stageName());
+    try {
+      await this.#lease.putEntries(entries, stage, { signal });
+      await this.#ask("merge", stage, { to: at });
+    } finally {
+      await this.#lease.remove(stage).catch(() => undefined);
+    }
   }
 
   async *#take(at: string, signal: AbortSignal): AsyncGenerator<EntryPart, void, void> {
@@ -144,15 +175,19 @@ export class SandboxFiles implements PlaceFiles {
     return (await this.#ask("check", path, { parents, isLinkRefused: true })).path;
   }
 
-  #isRoot(path: string): boolean {
-    return [this.#lease.root, this.#lease.home].includes(this.#inside(path));
+  /** @throws CprgError `failed_precondition` for root and home themselves */
+  #refuseRoot(op: string, path: string): void {
+    if (![this.#lease.root, this.#lease.home].includes(this.#inside(path))) return;
+    throw new CprgError("failed_precondition", `Cannot ${op} ${JSON.stringify(path)}: no name`, {
+      reason: "NO_NAME",
+    });
   }
 
   /** An absolute path beneath root or home, as far as its text says. */
   #inside(path: string): string {
-    const isText = path !== "" && !path.includes("\0") && path.isWellFormed();
+    const isText = !path.includes("\0") && path.isWellFormed();
     if (!isText || Buffer.byteLength(path) > PATH_BYTES_MAX) {
-      throw invalid("path", `A path is 1 to ${PATH_BYTES_MAX} bytes of UTF-8 without NUL`);
+      throw invalid("path", `A path is at most ${PATH_BYTES_MAX} bytes of UTF-8 without NUL`);
     }
     const { root, home } = this.#lease;
     const absolute = posix.resolve(root, path);
@@ -216,6 +251,16 @@ async function* counted(
     }
     yield part;
   }
+}
+
+/** Why a transfer inside failed, by its errno. */
+function ofTransfer(error: unknown, op: string, path: string): unknown {
+  const name = CprgError.is(error) ? error.setup?.errnoName : undefined;
+  if (name === undefined) return error;
+  const found = errno(name, op, path);
+  // Nothing was in the way of the whole, so it is of the archive itself.
+  if (op !== "upload" || !ARCHIVE_ERRNOS.includes(name)) return found;
+  return new CprgError("invalid_argument", found.message, { reason: "BAD_ARCHIVE", cause: error });
 }
 
 function parsed(text: string): unknown {

@@ -59,7 +59,18 @@ export class SandboxPlace implements Place {
     const directory = posix.resolve(root, spec.directory ?? "");
     const isWithin = [root, home].some((base) => `${directory}/`.startsWith(`${base}/`));
     if (!isWithin) throw pathEscapes(directory);
-    return await this.#lease.exec({ ...spec, directory });
+    try {
+      return await this.#lease.exec({ ...spec, directory });
+    } catch (error) {
+      // Process 1 says no more than that it cannot be entered.
+      if (CprgError.is(error) && error.reason === "DIRECTORY") await this.#explain(directory);
+      throw error;
+    }
+  }
+
+  /** Why a directory cannot be entered, as for files. */
+  async #explain(directory: string): Promise<void> {
+    await this.files.list(directory, { after: "", limit: 1 });
   }
 
   release(): Promise<void> {

@@ -1,19 +1,12 @@
 /** What is at a path as entries, read through descriptors: a walk that a program cannot lead out. */
 
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  read,
-  readdirSync,
-  readlinkSync,
-} from "node:fs";
+import { closeSync, constants, fstatSync, lstatSync, read, readlinkSync } from "node:fs";
 import { promisify } from "node:util";
 import { CprgError } from "../core/errors.ts";
 import type { EntryPart } from "../provider/contract.ts";
 import { BOUNDS } from "../sandbox/layout.ts";
 import type { Native } from "../sandbox/native.ts";
+import { shownNames } from "./list-page.ts";
 
 const { O_DIRECTORY, O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const FILE = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
@@ -60,7 +53,7 @@ export async function* takeDirectory(
     throw new CprgError("resource_exhausted", `Cannot download: above ${BOUNDS.depth} levels`);
   }
   yield { type: "directory", mode: fstatSync(fd).mode & MODES, path, size: 0 };
-  for (const name of readdirSync(`/proc/self/fd/${fd}`).sort()) {
+  for (const name of shownNames(`/proc/self/fd/${fd}`)) {
     const inner = path === "" ? name : `${path}/${name}`;
     yield* entriesOf(native, { dirFd: fd, name, path: inner });
   }
@@ -71,7 +64,9 @@ async function* entriesOf(
   { dirFd, name, path }: Place,
 ): AsyncGenerator<EntryPart, void, void> {
   const at = `/proc/self/fd/${dirFd}/${name}`;
-  const status = lstatSync(at);
+  const status = lstatSync(at, { throwIfNoEntry: path === "" });
+  // Removed since it was listed.
+  if (status === undefined) return;
   if (status.isSymbolicLink()) {
     const target = Buffer.from(readlinkSync(at));
     yield { type: "link", mode: 0o777, path, size: target.length };

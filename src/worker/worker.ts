@@ -4,19 +4,20 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Mux } from "../bridge/contract.ts";
+import type { CallEnd, Mux, PeerCapabilities } from "../bridge/contract.ts";
 import type { Dialed } from "../bridge/dialer.ts";
-import { HEARTBEAT_ACK } from "../bridge/methods.ts";
+import { WORKER_SECRET } from "../bridge/methods.ts";
 import { openMux } from "../bridge/mux.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import type { Log } from "../core/log.ts";
-import { canReattach, WORKER_FEATURES } from "./capabilities.ts";
+import { canReattach, listedByBoth, WORKER_FEATURES } from "./capabilities.ts";
 import { ClaimHolder, type ClaimHolderOptions } from "./claim-holder.ts";
 import type { ClaimKey } from "./claim-table.ts";
 import { startHeartbeats } from "./heartbeat.ts";
+import type { JobRunner } from "./job-methods.ts";
 import { workerHandlers } from "./methods.ts";
-import { Reconnect, WORKER_EXIT } from "./reconnect.ts";
+import { Reconnect, type StreamEnd, WORKER_EXIT } from "./reconnect.ts";
 
 /** How long the control plane may take to attach again (section 8, "Reattach"). */
 export const REATTACH_MS_MAX = 10_000;
@@ -42,8 +43,12 @@ export interface WorkerOptions extends Pick<ClaimHolderOptions, "slots" | "openP
   /** Variables of every exec, beneath those of its claim. */
   readonly variables: Readonly<Record<string, string>>;
   readonly readBytesMax: number;
+  /** Who runs jobs; without one `job.Run` is neither served nor listed. */
+  readonly jobs?: JobRunner | undefined;
   /** Ends after its first claim. */
   readonly isOnce: boolean;
+  /** Lists no capability: it is a plain peer, with which no optional feature is used. */
+  readonly isPlain?: boolean;
   readonly log: Log;
   readonly clock?: Clock;
   readonly reconnect?: Reconnect;
@@ -92,10 +97,11 @@ export class Worker {
       holder: this.holder,
       variables: options.variables,
       readBytesMax: options.readBytesMax,
+      jobs: options.jobs,
       onDrain: () => this.drain(),
       onReattach: () => this.#reattached?.(),
     });
-    this.#methods = [...this.#handlers.names, ...WORKER_FEATURES];
+    this.#methods = options.isPlain ? [] : [...this.#handlers.names, ...WORKER_FEATURES];
   }
 
   /** Finishes its claims, takes no other, and ends. Idempotent. */
@@ -117,15 +123,14 @@ export class Worker {
   async run(): Promise<WorkerEnd> {
     const { log } = this.#options;
     while (!this.#ending.signal.aborted) {
-      const dialledMs = this.#clock.monotonicMs();
-      const { error, wasOpen } = await this.#serveOne();
+      const end = await this.#serveOne();
       if (this.#ending.signal.aborted) break;
-      const livedMs = this.#clock.monotonicMs() - dialledMs;
-      const next = this.#reconnect.next({ error, wasOpen, livedMs });
-      if (next.type === "stop") {
-        await this.holder.end(this.holder.table.all(), "worker_lost");
-        return { exitCode: next.exitCode, error };
-      }
+      const { error } = end;
+      const next = this.#reconnect.next(end);
+      if (next.type === "stop" || !this.#isReattaching) await this.#endClaims();
+      if (next.type === "stop") return { exitCode: next.exitCode, error };
+      // With --once that was the end of the one claim.
+      if (this.#ending.signal.aborted) break;
       const seconds = Math.round(next.pauseMs / 100) / 10;
       log.warn("stream lost, dialling again", { seconds, why: error?.message ?? "closed" });
       await sleep(next.pauseMs, undefined, { signal: this.#ending.signal }).catch(() => undefined);
@@ -133,8 +138,8 @@ export class Worker {
     return { exitCode: this.#wasKilled ? WORKER_EXIT.failed : WORKER_EXIT.done, error: undefined };
   }
 
-  /** Dials, serves one stream to its end, and settles what becomes of the claims. */
-  async #serveOne(): Promise<{ error: CprgError | undefined; wasOpen: boolean }> {
+  /** Dials, and serves one stream to its end. */
+  async #serveOne(): Promise<StreamEnd> {
     let dialed: Dialed;
     try {
       dialed = await this.#options.dial({
@@ -144,31 +149,33 @@ export class Worker {
         signal: this.#ending.signal,
       });
     } catch (error) {
-      return { error: CprgError.from(error, "dial"), wasOpen: false };
+      return { error: CprgError.from(error, "dial"), openMs: null };
     }
+    const openedMs = this.#clock.monotonicMs();
     this.#options.log.info("connected", { control: dialed.control.version });
-    if (dialed.control.secret !== undefined) this.#options.saveSecret(dialed.control.secret);
     const { error } = await this.#serve(dialed);
-    return { error, wasOpen: true };
+    return { error, openMs: this.#clock.monotonicMs() - openedMs };
   }
 
-  async #serve({ stream, peer, control }: Dialed): Promise<{ error: CprgError | undefined }> {
-    const stopWaiting = await this.#attach(peer);
-    const mux = openMux(stream, {
+  async #serve(dialed: Dialed): Promise<CallEnd> {
+    const both = listedByBoth(this.#methods, dialed.peer);
+    const saved = this.#saveSecret(dialed, undefined);
+    const stopWaiting = await this.#attach(both);
+    const mux = openMux(dialed.stream, {
       handlers: this.#handlers,
       own: this.#methods,
-      peer,
+      peer: both,
       onBug: (error, context) =>
         this.#options.log.error("a method failed", { method: context?.method ?? "", error }),
     });
     this.#mux = mux;
-    this.holder.streamOpened({ isRenewed: peer.has(HEARTBEAT_ACK) });
     const heartbeats = startHeartbeats({
       mux,
       holder: this.holder,
       clock: this.#clock,
       startedMs: this.#startedMs,
-      intervalSeconds: () => control.heartbeatSeconds,
+      // Its headers may come late, so they are looked at each time.
+      intervalSeconds: () => dialed.control.heartbeatSeconds,
     });
     // It may have become empty, or been killed, while nobody listened.
     if (this.holder.table.isDraining && this.holder.table.isEmpty) void this.#close();
@@ -176,15 +183,29 @@ export class Worker {
     heartbeats.stop();
     stopWaiting();
     this.#mux = null;
-    this.#isReattaching = canReattach(peer);
-    if (!this.#isReattaching) await this.holder.end(this.holder.table.all(), "worker_lost");
+    this.#isReattaching = canReattach(both);
+    this.#saveSecret(dialed, saved);
+    // Whoever closes a stream waits for its status (section 8, "Drain"), but not for ever.
+    if (this.#ending.signal.aborted) await dialed.gone;
     return end;
   }
 
+  /** Keeps the secret that the headers bring, also where they come late. Returns it. */
+  #saveSecret({ peer, control }: Dialed, saved: string | undefined): string | undefined {
+    const { secret } = control;
+    const isGiven = listedByBoth(this.#methods, peer).has(WORKER_SECRET);
+    if (isGiven && secret !== undefined && secret !== saved) this.#options.saveSecret(secret);
+    return secret;
+  }
+
+  #endClaims(): Promise<void> {
+    return this.holder.end(this.holder.table.all(), "worker_lost");
+  }
+
   /** Before any frame: refuses calls on claims where the control plane has to attach first. */
-  async #attach(peer: Dialed["peer"]): Promise<() => void> {
-    if (!this.#isReattaching) return () => undefined;
-    if (!canReattach(peer)) {
+  async #attach(both: PeerCapabilities): Promise<() => void> {
+    if (!this.#isReattaching || this.holder.table.isEmpty) return () => undefined;
+    if (!canReattach(both)) {
       await this.holder.reattach([]);
       return () => undefined;
     }

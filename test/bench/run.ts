@@ -9,15 +9,19 @@ import { cpus, loadavg, release } from "node:os";
 import { join } from "node:path";
 import { buildFloor } from "./floor.ts";
 import { percentile, type Row } from "./row.ts";
+import { bridgeMbps, bridgeRtt } from "./rows/bridge.ts";
 import { cancel } from "./rows/cancel.ts";
 import { eventAppend } from "./rows/event-append.ts";
 import { execBwrap } from "./rows/exec-bwrap.ts";
 import { execCold } from "./rows/exec-cold.ts";
 import { execPooled } from "./rows/exec-pooled.ts";
+import { idleWorkers } from "./rows/idle-workers.ts";
 import { loopBlock } from "./rows/loop-block.ts";
 import { pythonCold } from "./rows/python-cold.ts";
 import { pythonWarm } from "./rows/python-warm.ts";
 import { timeoutAccuracy } from "./rows/timeout-accuracy.ts";
+import { workerReady } from "./rows/worker-ready.ts";
+import { execStream, fileTransfer } from "./rows/worker-streams.ts";
 
 /** What a row is given. */
 export interface BenchContext {
@@ -35,6 +39,12 @@ const rows: Readonly<Record<string, (context: BenchContext) => Promise<Row>>> = 
   cancel,
   "event-append": eventAppend,
   "loop-block": loopBlock,
+  "bridge-rtt": bridgeRtt,
+  "bridge-mbps": bridgeMbps,
+  "exec-stream": execStream,
+  "file-transfer": fileTransfer,
+  "idle-workers": idleWorkers,
+  "worker-ready": workerReady,
 };
 
 const asked = process.argv.slice(2);

@@ -41,6 +41,18 @@ const tiers: readonly Tier[] = [
     timeoutMs: 75 * minute,
   },
   {
+    name: "sim",
+    file: "test/sim",
+    env: { CPRG_SIM_SEEDS: "10000" },
+    timeoutMs: 120 * minute,
+  },
+  {
+    name: "slow-reader",
+    file: "test/worker/slow-reader.test.ts",
+    env: { CPRG_SLOW_READER_MIB: "1024" },
+    timeoutMs: 20 * minute,
+  },
+  {
     name: "tree",
     file: "test/e2e/sandbox-large.test.ts",
     env: { CPRG_TEST_LONG: "1" },
@@ -74,7 +86,7 @@ for (const { name, file, env, timeoutMs } of chosen) {
     Object.entries(env).map(([variable, value]) => [variable, process.env[variable] ?? value]),
   );
   const startedAt = new Date();
-  const child = Bun.spawn([process.execPath, "test", `./${file}`], {
+  const child = Bun.spawn([process.execPath, "test", "--timeout", `${timeoutMs}`, `./${file}`], {
     cwd: root,
     env: { ...process.env, ...given, CPRG_TEST_MUST_RUN: "1" },
     stdout: "inherit",

@@ -6,6 +6,8 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { WORKER_CLAIM, WORKER_DRAIN, WORKER_RELEASE } from "../../src/bridge/methods.ts";
+import { CprgError } from "../../src/core/errors.ts";
+import type { ClaimRequest } from "../../src/gen/messages.ts";
 import { openPlainPlace } from "../../src/worker/open-plain-place.ts";
 import { PlainPlace } from "../../src/worker/plain-place.ts";
 import { makeCertificate } from "../helpers/certificate.ts";
@@ -22,6 +24,15 @@ async function worker(options: GroundOptions = {}): Promise<Ground> {
   undo.push(() => there[Symbol.asyncDispose]());
   return there;
 }
+
+const request = (epoch: number): ClaimRequest => ({
+  ...CLAIM,
+  epoch,
+  env: {},
+  repoUrl: "",
+  ref: "",
+  claimTtlSeconds: 0,
+});
 
 /** Places that open when the test says so. */
 function gated(there: () => Ground) {
@@ -85,6 +96,47 @@ test("a claim that is cancelled while it opens is not held", async () => {
   await there.claim({ taskId: "t2", epoch: 1 });
 });
 
+test("a claim that is released while it opens is answered before its release", async () => {
+  const opening = Promise.withResolvers<void>();
+  const there = await worker({
+    openPlace: (_order, signal) => {
+      opening.resolve();
+      return new Promise((_, reject) => {
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+      });
+    },
+  });
+  const answers: string[] = [];
+  const claimed = refusal(there.plane.call(WORKER_CLAIM, CLAIM)).then((said) => answers.push(said));
+  await opening.promise;
+  const released = there.plane
+    .call(WORKER_RELEASE, { claim: CLAIM })
+    .then(({ killed }) => answers.push(`released ${killed}`));
+  await Promise.all([claimed, released]);
+  expect(answers).toEqual(["aborted", "released 0"]);
+  expect(await refusal(there.plane.call(WORKER_RELEASE, {}))).toBe(
+    "failed_precondition NOT_CLAIMED",
+  );
+});
+
+test("a claim that is given up at the moment of its turn leaves no slot behind", async () => {
+  const there = await worker();
+  await there.claim();
+  const abort = new AbortController();
+  const next = refusal(there.holder.claim(request(2), abort.signal));
+  // The slot changes hands in the middle of a chain of promises.
+  const { table } = there.holder;
+  const ended = table.ended.bind(table);
+  table.ended = (key) => {
+    ended(key);
+    abort.abort(new CprgError("canceled", "now"));
+  };
+  expect(await next).toStartWith("aborted");
+  await there.holder.whenEmpty();
+  await there.holder.claim(request(3), new AbortController().signal);
+  expect(table.held()).toEqual([{ ...CLAIM, epoch: 3 }]);
+});
+
 test("a place that does not open leaves the slot free", async () => {
   let isBroken = true;
   const box: { ground?: Ground } = {};
@@ -104,7 +156,7 @@ test("a place that does not open leaves the slot free", async () => {
 
 test("a claim that no heartbeat renews ends with its programs, one that is renewed does not", async () => {
   const there = await worker();
-  there.holder.streamOpened({ isRenewed: true });
+  there.holder.countTtls(true);
   await there.plane.call(WORKER_CLAIM, { ...CLAIM, claimTtlSeconds: 1 });
   const ran = refusal(run(there.plane, { argv: ["sleep", "1000"] }));
   await until(() => there.holder.heldClaims()[0]?.execs.all.length === 1);
@@ -122,7 +174,7 @@ test("a claim that no heartbeat renews ends with its programs, one that is renew
 
 test("without acknowledged heartbeats a ttl ends nothing; a dropped claim ends at once", async () => {
   const there = await worker();
-  there.holder.streamOpened({ isRenewed: false });
+  there.holder.countTtls(false);
   await there.plane.call(WORKER_CLAIM, { ...CLAIM, claimTtlSeconds: 1 });
   await there.holder.heard(0, { renewed: [], dropped: [{ taskId: "t1", epoch: 2 }] });
   expect(there.holder.heldClaims().length).toBe(1);

@@ -1,7 +1,7 @@
 // exec.* on a host without a sandbox: output, input, terminals, and that a tree dies as a whole.
 
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   EXEC_ATTACH,
@@ -84,6 +84,36 @@ test("what never ran is an exit with a reason", async () => {
   expect(ran.exit?.exitCode).toBeUndefined();
   expect(ran.exit?.message).toContain("no-such-program");
   expect(ran.seqs).toEqual([1]);
+});
+
+test("a directory that is not there is an error of the call, as for files", async () => {
+  await there.claim();
+  writeFileSync(join(there.root, "file"), "");
+  symlinkSync(".", join(there.root, "link"));
+  symlinkSync("/etc", join(there.root, "out"));
+  const at = (cwd: string): Promise<string> => refusal(run(there.plane, { command: "true", cwd }));
+  expect(await at("none")).toBe("not_found");
+  expect(await at("file")).toBe("failed_precondition NOT_DIRECTORY");
+  expect(await at("link")).toBe("failed_precondition IS_LINK");
+  expect(await at("out/apt")).toBe("permission_denied PATH_ESCAPES");
+});
+
+test("a plain program's peak of memory is not said: the kernel counts the worker's own", async () => {
+  await there.claim();
+  const { exit } = await run(there.plane, { command: "true" });
+  expect(exit?.memoryPeakBytes).toBeUndefined();
+});
+
+test("input that waits ends with its claim", async () => {
+  await there.claim();
+  const exec = { claim: CLAIM, execId: "e", command: "sleep 1000", stdinOpen: true };
+  const items = there.plane.stream(EXEC_START, exec)[Symbol.asyncIterator]();
+  await items.next();
+  const feed = { claim: CLAIM, execId: "e", input: new Uint8Array(200_000) };
+  const fed = refusal(there.plane.call(EXEC_INPUT, feed));
+  await there.plane.call(WORKER_RELEASE, { claim: CLAIM });
+  expect(await fed).toBe("failed_precondition NOT_CLAIMED");
+  expect((await items.next()).value?.exit?.reason).toBe("interrupted");
 });
 
 test("requests that make no sense are refused", async () => {

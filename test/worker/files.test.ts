@@ -188,7 +188,6 @@ test("directories are made, things renamed and removed", async () => {
   expect(await remove("x", true)).toEqual({ existed: false });
   expect(await remove("none/x")).toEqual({ existed: false });
   expect(await remove("d")).toEqual({ existed: true });
-  expect(await refusal(remove("."))).toStartWith("invalid_argument");
 });
 
 test("a tree of any depth and any names is removed, and no link is followed", async () => {
@@ -239,7 +238,7 @@ test("no path leads out", async () => {
   // Links that stay are paths like others.
   await write("in/file", "x");
   expect(await read("d/file")).toBe("x");
-  for (const path of ["", "a\0b", "x".repeat(4096)]) {
+  for (const path of ["a\0b", "x".repeat(4096)]) {
     expect(await refusal(read(path))).toStartWith("invalid_argument");
   }
 });
@@ -273,7 +272,7 @@ test("a file of any size goes up and comes down, as a link does", async () => {
 });
 
 test("an upload replaces what is there at once, or leaves it", async () => {
-  mkdirSync(at("d/in"), { recursive: true });
+  await write("d", "before");
   await upload("d", {}, Buffer.from("file now"));
   expect(await read("d")).toBe("file now");
   expect(await refusal(upload("d", { size: 4 }, Buffer.from("123")))).toBe(
@@ -333,15 +332,18 @@ test("hostile tars are refused and leave nothing", async () => {
     throughLink: [entry({ name: "l", linkName: there.home }, "2"), entry({ name: "l/secret" })],
     garbage: [new Uint8Array(1024).fill(65)],
     cut: [entry({ name: "big", size: 4096 })],
+    noEnd: [entry({ name: "x" })],
+    halfAnEnd: [entry({ name: "x" }), new Uint8Array(512)],
+    fileOverDirectory: [entry({ name: "a/b" }), entry({ name: "a" })],
+    directoryOverFile: [entry({ name: "a" }), entry({ name: "a/" }, "5")],
+    beneathFile: [entry({ name: "a" }), entry({ name: "a/b" })],
   };
+  const isWhole = (name: string): boolean => ["cut", "noEnd", "halfAnEnd"].includes(name);
   for (const [name, parts] of Object.entries(hostile)) {
-    const content = Buffer.concat(name === "cut" ? parts : [...parts, end]);
+    const content = Buffer.concat(isWhole(name) ? parts : [...parts, end]);
     for (const rest of [{}, { merge: true, parents: true }]) {
       const sent = upload(`to-${name}`, { type: "directory", size: 0 }, content, rest);
-      // Merged, the link in the way could have been there before.
-      const isThere = name === "throughLink" && "merge" in rest;
-      const expected = isThere ? "already_exists" : "invalid_argument BAD_ARCHIVE";
-      expect([name, await refusal(sent)]).toEqual([name, expected]);
+      expect([name, await refusal(sent)]).toEqual([name, "invalid_argument BAD_ARCHIVE"]);
       expect(existsSync(at(`to-${name}/x`))).toBe(false);
     }
     expect(readFileSync(outside, "utf8")).toBe("secret");

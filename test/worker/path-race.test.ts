@@ -89,8 +89,8 @@ test("10 000 operations race with a directory that becomes a link", async () => 
     () => files.rename("d/file", "d/moved"),
     () => files.rename("d/moved", "d/file"),
     () => files.makeDir("d/sub", { parents: false, mode: 0o755 }),
-    () => files.put("d/tree", tree(), { parents: false, merge: false, signal }),
-    () => files.put("d", tree(), { parents: false, merge: true, signal }),
+    () => files.put("d/tree", tree(), { type: "directory", parents: false, merge: false, signal }),
+    () => files.put("d", tree(), { type: "directory", parents: false, merge: true, signal }),
     async () => {
       for await (const part of files.take("d", signal)) {
         if (part instanceof Uint8Array && Buffer.from(part).toString() === SECRET) {

@@ -2,6 +2,7 @@
 
 import { expect } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { WorkerLease } from "../../src/control-plane/worker-provider.ts";
 import { cprgPath } from "../e2e/cprg.ts";
 import { requireHost } from "../helpers/host.ts";
@@ -36,6 +37,20 @@ function findInProcesses(): readonly string[] {
     );
 }
 
+/** Files beneath a directory that hold it; a socket or a fifo holds nothing. */
+function findInFiles(directory: string): readonly string[] {
+  return readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name))
+    .filter((path) => {
+      try {
+        return holdsIt(readFileSync(path));
+      } catch {
+        return false; // Gone, or of the kernel's.
+      }
+    });
+}
+
 for (const isIsolated of [true, false]) {
   const how = isIsolated ? "in a sandbox" : "without one";
   requireHost({ root: true, sandbox: true }).test(
@@ -48,6 +63,10 @@ for (const isIsolated of [true, false]) {
         const env = { OF_CLAIM: SECRET };
         const claimed = await plane.registry.claim({ taskId: "t1", epoch: 1, env });
         expect(findInProcesses()).toEqual([]);
+        // State, data, run and temporary directory of the worker are beneath one.
+        const top = dirname(worker.stateDir);
+        expect(readdirSync(top).length).toBeGreaterThan(1);
+        expect(findInFiles(top)).toEqual([]);
         const lease = new WorkerLease(claimed, {});
         const exec = await lease.exec({
           executable: "/bin/sleep",
@@ -65,10 +84,14 @@ for (const isIsolated of [true, false]) {
           arguments: ["-c", "cat /proc/$PPID/environ /proc/$PPID/cmdline; ls -l /proc/$PPID/fd"],
         });
         expect(stdout).not.toContain(TOKEN);
+        expect(findInFiles(top)).toEqual([]);
         await claimed.release();
         await exec.outcome;
         expect(findInProcesses()).toEqual([]);
+        expect(findInFiles(top)).toEqual([]);
         worker.kill("SIGTERM");
+        await worker.exited;
+        expect(findInFiles(top)).toEqual([]);
         expect(holdsIt(Buffer.from(await worker.said))).toBe(false);
       } finally {
         await worker.end();

@@ -9,7 +9,8 @@ import sys
 import tempfile
 from urllib.parse import urlsplit
 
-SAME = ("token", "name", "slots", "max_read_bytes")
+SAME = ("token", "name", "slots", "max_read_bytes", "attempts")
+SWITCHES = ("once", "plain")
 RENAMED = {"ca": "tls-ca", "cert": "tls-cert", "key": "tls-key"}
 
 
@@ -20,7 +21,8 @@ def parse(words):
     for name in RENAMED:
         parser.add_argument(f"--{name}")
     parser.add_argument("--label", action="append", default=[])
-    parser.add_argument("--once", action="store_true")
+    for name in SWITCHES:
+        parser.add_argument(f"--{name}", action="store_true")
     parser.add_argument("url")
     return parser.parse_args(words)
 
@@ -54,8 +56,7 @@ def main(words):
         if getattr(given, name):
             argv.append(f"--{flag}={getattr(given, name)}")
     argv += [f"--label={label}" for label in given.label]
-    if given.once:
-        argv.append("--once")
+    argv += [f"--{name}" for name in SWITCHES if getattr(given, name)]
     # Without a sandbox there is one slot: the claims would see each other.
     if int(given.slots or 1) == 1:
         argv.append(f"--root={os.path.join(top, 'root')}")

@@ -17,8 +17,8 @@ export const worker = defineCommand({
       "The token leaves arguments and environment at once (the program executes itself anew); - as " +
         "TOKEN reads it from standard input. Programs get a clean environment, the claim's variables, and " +
         "those of --pass-env.",
-      "A lost stream is dialled again for ever, after 1 s doubling to 60 s. Refused, it stops with exit " +
-        "code 3. SIGTERM finishes the claim and takes no other; a second one kills. HTTPS_PROXY and " +
+      "A lost stream is dialled again for ever, after 1 s doubling to 60 s; with --attempts it stops with " +
+        "exit code 4 where none was ever opened. Refused, it stops with 3. SIGTERM finishes the claim and takes no other; a second one kills. HTTPS_PROXY and " +
         "NO_PROXY are honoured.",
     ],
     examples: [
@@ -83,6 +83,17 @@ export const worker = defineCommand({
     },
     name: { kind: "text", value: "NAME", env: "CPRG_WORKER_NAME", doc: "For people" },
     once: { kind: "switch", env: "CPRG_WORKER_ONCE", doc: "Exit after the first claim" },
+    attempts: {
+      kind: "text",
+      value: "N",
+      env: "CPRG_WORKER_ATTEMPTS",
+      doc: "Give up after so many dials in a row without a stream; for ever by default",
+    },
+    plain: {
+      kind: "switch",
+      env: "CPRG_WORKER_PLAIN",
+      doc: "List no capability, for a control plane or proxy that takes none: claims end with their stream",
+    },
     tls: { kind: "switch", env: "CPRG_WORKER_TLS", doc: "TLS, with the system's authorities" },
     "tls-ca": {
       kind: "text",

@@ -1,10 +1,13 @@
-/** Notices that a worker says nothing any more, although its stream is there. */
+/** Notices that the other side says nothing any more, although its stream is there. */
 
-import type { Mux } from "../bridge/contract.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
+import type { Mux } from "./contract.ts";
 
-/** What this process itself may have slept through is read before a worker counts as silent. */
+/** What this process itself may have slept through is read before the other side counts as silent. */
 const CONFIRM_MS_MAX = 1000;
+
+/** Periods of heartbeats without a frame after which a stream is given up (PROTOCOL.md section 8). */
+export const SILENT_PERIODS = 2.5;
 
 /** Calls back once when no frame has come for so long, unless the stream ends or it is cleared before. */
 export function watchSilence(mux: Mux, silenceMs: number, onSilent: () => void): Timer {
