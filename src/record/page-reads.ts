@@ -71,7 +71,7 @@ class Turns {
     if (this.#chars < COLLECT_EVERY_CHARS) return;
     this.#chars = 0;
     // Node, which embedders use, pays by itself.
-    if (typeof Bun !== "undefined") Bun.gc(true);
+    if (typeof Bun !== "undefined") Bun.gc(false);
   }
 
   leave(): void {
