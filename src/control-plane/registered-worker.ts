@@ -85,6 +85,11 @@ export class RegisteredWorker {
   #lostAt: number;
   /** It has been told which claims it keeps, and can be asked for others. */
   #isReady = false;
+  /**
+   * It refused a claim because its slots are taken by claims that were given up here: none is asked
+   * of it until a heartbeat has told, and settled, which.
+   */
+  #isFull = false;
   /** `asked`: it has yet to be told. */
   #drain: "no" | "asked" | "known" = "no";
   /** When its claims are lost unless it has attached again; null while it is attached. */
@@ -133,7 +138,8 @@ export class RegisteredWorker {
       labels: this.#labels,
       tenants: this.#identity.tenants,
       freeSlots: Math.max(0, this.#registration.slots - this.#links.size - this.#reserved),
-      isClosed: !this.#isReady || this.#drain !== "no" || this.#health.isQuarantined,
+      isClosed:
+        !this.#isReady || this.#isFull || this.#drain !== "no" || this.#health.isQuarantined,
     };
   }
 
@@ -189,6 +195,7 @@ export class RegisteredWorker {
     this.#registration = registration;
     this.#identity = identity;
     this.#isReady = false;
+    this.#isFull = false;
     // One that knew and holds nothing has ended since: this is its next process.
     if (this.#drain === "known" && registration.claims.length === 0) this.#drain = "no";
     const { log, liveness, clock } = this.#context;
@@ -287,6 +294,7 @@ export class RegisteredWorker {
     { error, signal }: { readonly error: CprgError; readonly signal: AbortSignal | undefined },
   ): Promise<void> {
     if (error.reason === "DRAINING") this.#drain = "known";
+    else if (error.reason === "ALREADY_CLAIMED") this.#isFull = true;
     else if (signal?.aborted !== true && !isOfTheOrder(error)) this.#health.failed();
     // A call that was given up has not ended at the worker: the slot is free when it has.
     if (signal?.aborted === true || error.code === "deadline_exceeded") await link.release();
@@ -300,6 +308,10 @@ export class RegisteredWorker {
       for (const { link } of ours) {
         if (link === undefined) this.#context.onStale();
         else link.renew();
+      }
+      if (this.#isFull && ours.every(({ link }) => link !== undefined)) {
+        this.#isFull = false;
+        this.#context.onChange();
       }
       return {
         renewed: ours.flatMap(({ claim, link }) => (link === undefined ? [] : [claim])),

@@ -165,6 +165,8 @@ export class TaskRun {
     const stop = this.#stop;
     if (stop?.type === "end") return await this.#finish(task, stop.end);
     const isFailure = stop === null;
+    // A worker that takes no other claim has tried nothing.
+    const isFull = error.reason === "ALREADY_CLAIMED";
     const message = bounded(redact(error.message));
     const changed = await this.#persist(task, {
       type: "unclaim",
@@ -172,11 +174,10 @@ export class TaskRun {
       epoch: task.epoch,
       reason: isFailure ? "claim_failed" : "shutdown",
       error: message,
-      // A worker that takes no other claim has tried nothing.
-      isUncounted: !isFailure || error.reason === "DRAINING",
+      isUncounted: !isFailure || isFull || error.reason === "DRAINING",
     });
     if (changed === null || hasTaskEnded(changed)) return { type: "ended" };
-    return { type: "queued", isFailure };
+    return { type: "queued", isFailure: isFailure && !isFull };
   }
 
   async #runOn(

@@ -7,6 +7,8 @@ export interface TaskEnded {
   readonly status: string;
   readonly reason: string | null;
   readonly attempts: number;
+  /** The error of one that failed. */
+  readonly why: string | null;
 }
 
 type Answer = Record<string, unknown>;
@@ -40,8 +42,8 @@ export class PlaneProcess {
   async ended(id: string): Promise<TaskEnded | null> {
     const answer = await this.#call({ id }).catch(() => null);
     if (answer === null) return null;
-    const { status, reason, attempts } = answer as unknown as TaskEnded;
-    return { status, reason, attempts };
+    const { status, reason, attempts, why } = answer as unknown as TaskEnded;
+    return { status, reason, attempts, why };
   }
 
   async rss(): Promise<number> {

@@ -54,7 +54,7 @@ for await (const line of console) {
     );
   } else if (id !== undefined) {
     plane.waitTask(id).then(
-      ({ status, reason, attempts }) => answer({ status, reason, attempts }),
+      ({ status, reason, attempts, error }) => answer({ status, reason, attempts, why: error }),
       (error: unknown) => answer({ error: String(error) }),
     );
   } else {

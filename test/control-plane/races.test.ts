@@ -352,6 +352,20 @@ describe("what comes too late", () => {
     await until(() => worker.holder.table.isEmpty);
     expect(plane.workers()).toMatchObject([{ claims: [] }]);
   });
+
+  test("a worker that still holds what was given up here is asked again when it has let go, at no cost", async () => {
+    await using ground = await Ground.open();
+    const { plane } = ground;
+    plane.setRunner(async () => "done");
+    const { worker } = await ground.worker({ isIdle: true });
+    await worker.holder.claim(
+      { taskId: "given-up", epoch: 7, env: {}, repoUrl: "", ref: "", claimTtlSeconds: 0 },
+      new AbortController().signal,
+    );
+    const { id } = await plane.submit(null);
+    expect(await plane.waitTask(id)).toMatchObject({ status: "succeeded", attempts: 1 });
+    expect(plane.workers()).toMatchObject([{ failures: 0 }]);
+  });
 });
 
 describe("stop()", () => {

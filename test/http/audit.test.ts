@@ -21,7 +21,17 @@ const ACTIONS: Readonly<Record<string, string>> = {
   "POST /v1/keys": "key.create",
   "POST /v1/keys/:id/rotate": "key.rotate",
   "DELETE /v1/keys/:id": "key.revoke",
+  "POST /v1/tasks": "task.submit",
+  "DELETE /v1/tasks/:id": "task.cancel",
+  "POST /v1/workers/:id/release": "worker.release",
+  "POST /v1/workers/:id/drain": "worker.drain",
+  "DELETE /v1/workers/:id": "worker.remove",
+  "POST /v1/worker-tokens": "worker_token.create",
+  "DELETE /v1/worker-tokens/:id": "worker_token.revoke",
 };
+
+/** An id that a worker gives itself is recorded only when there is such a worker. */
+const NO_WORKER = "nobody";
 
 async function objects({ ask }: Pick<Awaited<ReturnType<typeof useApp>>, "ask">) {
   const jobs = (await ask("/v1/jobs", { body: python("1"), key: KEY_ADMIN })).json.job_id;
@@ -29,12 +39,19 @@ async function objects({ ask }: Pick<Awaited<ReturnType<typeof useApp>>, "ask">)
   const body = { argv: ["x"] };
   const exec = await ask(`/v1/sandboxes/${sandboxes}/execs`, { body, key: KEY_ADMIN });
   const keys = (await ask("/v1/keys", { body: {}, key: KEY_ADMIN })).json.key_id;
-  return { jobs, sandboxes, execs: exec.json.exec_id, keys };
+  const tasks = (await ask("/v1/tasks", { body: { input: 1 }, key: KEY_ADMIN })).json.task_id;
+  const asked = { body: { expires_in_seconds: 60 }, key: KEY_ADMIN };
+  const tokens = (await ask("/v1/worker-tokens", asked)).json.token_id;
+  return {
+    ...{ jobs, sandboxes, execs: exec.json.exec_id, keys },
+    ...{ tasks, workers: NO_WORKER, "worker-tokens": tokens },
+  };
 }
 
 test("every route that changes something is in the audit log, with whom and what", async () => {
   const used = await useApp();
   const ids = await objects(used);
+  const recorded = { ...ids, workers: null };
   const routes = routesOf(used.app).filter(({ method }) => method !== "GET");
   const named = routes.map(({ method, path }) => `${method} ${path}`);
   expect(named.filter((route) => !SPARED.includes(route)).sort()).toEqual(
@@ -67,7 +84,7 @@ test("every route that changes something is in the audit log, with whom and what
         !route.path.endsWith("/rotate") &&
         !route.path.endsWith("/execs")
       ) {
-        expect([name, record.object]).toEqual([name, ids[folder]]);
+        expect([name, record.object]).toEqual([name, recorded[folder]]);
       }
     }
   }
