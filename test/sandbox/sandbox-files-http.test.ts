@@ -243,7 +243,6 @@ host.describe("files over HTTP", () => {
       ["bad checksum", noUtf8, /checksum/],
       ["deep", tar({ name: `${"d/".repeat(70)}f` }), /deeper/],
       ["a file as a directory", tar({ name: "f" }, { name: "f/g" }), /./],
-      ["twice", tar({ name: "f" }, { name: "f" }), /./],
       ["through a link", tar({ type: "2", name: "l", linkName: "d" }, { name: "l/f" }), /./],
       [
         "late directory",
@@ -271,6 +270,20 @@ host.describe("files over HTTP", () => {
     expect(put.status).toBe(204);
     expect((await server.sh(id, "readlink t/l")).stdout).toBe("/usr/bin/python3\n");
   });
+
+  host.test(
+    "of two files of one name in a tar the last stays, as tar(1) appends them",
+    async () => {
+      const id = await server.open();
+      const body = tar(
+        { name: "f", content: Buffer.from("first") },
+        { name: "f", content: Buffer.from("last") },
+      );
+      const put = await server.ask(at(id, "t"), { method: "PUT", body, headers: TAR });
+      expect(put.status).toBe(204);
+      expect((await server.sh(id, "cat t/f; ls t")).stdout).toBe("lastf\n");
+    },
+  );
 
   host.test("an upload that is cut or too large leaves nothing", async () => {
     const id = await server.open({ limits: { disk_mb: 8, file_mb: 64 } });
