@@ -7,6 +7,7 @@ import { closeSync } from "node:fs";
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError, type SetupFailure } from "../core/errors.ts";
+import { errnoOf } from "./cgroup-files.ts";
 import { decodeReport, type Report, SIZES } from "./layout.ts";
 import type { Native } from "./native.ts";
 
@@ -24,6 +25,7 @@ export class InitChannel {
   readonly #reportFd: number;
   readonly #listeners = new Map<number, ReportListener>();
   #isClosed = false;
+  #readErrno = 0;
   /** Resolves when process 1 has let go of its pipe: it is dead or dying. */
   readonly ended: Promise<void>;
 
@@ -38,8 +40,15 @@ export class InitChannel {
     this.#listeners.set(0, onSetup);
     // A pipe that cannot be read is as good as closed: the sandbox is then taken for dead.
     this.ended = this.#read()
-      .catch(() => undefined)
+      .catch((error: unknown) => {
+        this.#readErrno = errnoOf(error);
+      })
       .then(() => this.#endAll());
+  }
+
+  /** Why the pipe could not be read to its end; 0 when it was, or still is. */
+  get readErrno(): number {
+    return this.#readErrno;
   }
 
   /** From now on reports with this id go to the listener. */

@@ -16,7 +16,7 @@ import type { IdSource, SandboxIds } from "./ids.ts";
 import { InitChannel, isSandboxGone } from "./init-channel.ts";
 import { MAP, REPORT, type Report } from "./layout.ts";
 import { pinMounts } from "./mount-pin.ts";
-import type { Death, Launched, Launching, Native } from "./native.ts";
+import { type Death, type Launched, type Launching, type Native, NativeError } from "./native.ts";
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
@@ -352,6 +352,10 @@ class Process1 {
 
   async #diedEarly(): Promise<CprgError> {
     const { code, signal } = await this.#death.promise;
+    const { readErrno } = this.channel;
+    if (readErrno !== 0) {
+      return CprgError.from(descriptorError(new NativeError("read", readErrno), "start a sandbox"));
+    }
     const how = signal === null ? `exited with ${code}` : `was killed by signal ${signal}`;
     return new CprgError("failed_precondition", `Cannot build a sandbox: its process 1 ${how}`, {
       reason: "SETUP_FAILED",
