@@ -85,7 +85,9 @@ requireHost({ root: true, userns: true }).describe("cprg_launcher()", () => {
       expect(types.toSorted()).toEqual([reportType.ready, reportType.launched]);
       expect(native.cprg_launch_done(ptr(job))).toBe(1);
       expect(job.getInt32(AT.result, true)).toBe(0);
-      expect(readFileSync(`/proc/${job.getInt32(AT.pid, true)}/comm`, "utf8")).toBe("cprg-init\n");
+      // Its name is the file's at first.
+      const name = readFileSync(`/proc/${job.getInt32(AT.pid, true)}/comm`, "utf8");
+      expect(name).toEndWith("cprg-init\n");
       end();
     }
     expect(launchers()).toHaveLength(1);
