@@ -6,8 +6,8 @@
 
 import type { EventRow, Subject } from "../core/event.ts";
 import type { LimitHit, Violation } from "../core/outcome.ts";
+import { OwnTurns } from "../core/turn.ts";
 import type { OutputChannel } from "../provider/contract.ts";
-import { OwnTurns } from "../sandbox/turn.ts";
 import type { EventLog } from "../store/contract.ts";
 import { logPages } from "./log-pages.ts";
 

@@ -1,9 +1,9 @@
 /** The archive stream of ffi/cprg.h: encoding what goes in, decoding what comes out. */
 
 import { assert, CprgError } from "../core/errors.ts";
+import { nextTurn } from "../core/turn.ts";
 import type { EntryHead, EntryPart, EntrySink, EntryType } from "../provider/contract.ts";
 import { BOUNDS, ENTRY, ENTRY_AT, ENTRY_MAGIC, SIZES } from "./layout.ts";
-import { nextTurn } from "./turn.ts";
 
 /** Small entries come many to a chunk: the event loop gets its turn in between. */
 const ENTRIES_PER_TURN = 128;

@@ -8,11 +8,11 @@ import { readdir } from "node:fs/promises";
 import { constants as osConstants } from "node:os";
 import { join } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import { TurnShare } from "../core/turn.ts";
 import type { Artifact } from "../provider/contract.ts";
 import { BytesBound } from "./bytes-bound.ts";
 import { type Native, NativeError } from "./native.ts";
 import { errnoName } from "./steps.ts";
-import { TurnShare } from "./turn.ts";
 
 /** Files that are collected, names that are looked at, and how deep. */
 export const ARTIFACTS_MAX = 10_000;

@@ -18,10 +18,10 @@ import {
 import { rm } from "node:fs/promises";
 import { basename, dirname, join, posix, resolve } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import { TurnShare } from "../core/turn.ts";
 import type { EntryHead, EntrySink } from "../provider/contract.ts";
 import { BytesBound } from "./bytes-bound.ts";
 import { pack, type Transfer, type TransferHost } from "./transfer.ts";
-import { TurnShare } from "./turn.ts";
 
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW;
 /** Only the server may look into what is not whole yet. */

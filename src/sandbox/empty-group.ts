@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
+import { nextTurn } from "../core/turn.ts";
 import type { ExecGroup } from "./cgroup.ts";
-import { nextTurn } from "./turn.ts";
 
 /** Looks at the group: in the first turns at once, then with a pause, killing again now and then. */
 const SPINS_MAX = 3;

@@ -4,6 +4,7 @@ import { closeSync } from "node:fs";
 import type { CprgError, ErrorCode } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
+import { ownTurn } from "../core/turn.ts";
 import type { ExecSpec, OutputChannel, TerminalSize } from "../provider/contract.ts";
 import type { ExecGroup, ExecLink, SandboxGroups } from "./cgroup.ts";
 import { descriptorError } from "./descriptor-error.ts";
@@ -24,7 +25,6 @@ import { encodeExec } from "./spawn-plan.ts";
 import { answerOf } from "./start-wait.ts";
 import { stepError } from "./steps.ts";
 import { terminalReader } from "./terminal-reader.ts";
-import { ownTurn } from "./turn.ts";
 import { LimitWatch, NOTHING_COUNTED, type Tally, tallyOf } from "./watch.ts";
 
 /**

@@ -3,7 +3,7 @@
 import { closeSync, writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
-import { nextTurn } from "./turn.ts";
+import { nextTurn } from "../core/turn.ts";
 
 const CHUNK_BYTES = 64 * 1024;
 /** Written before the event loop gets its turn. */

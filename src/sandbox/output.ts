@@ -4,9 +4,9 @@
  */
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { nextTurn } from "../core/turn.ts";
 import type { OutputChannel } from "../provider/contract.ts";
 import type { NoticeQueue } from "./notice-queue.ts";
-import { nextTurn } from "./turn.ts";
 
 /** Bytes read before the event loop gets its turn: a stream that is always ready starves it. */
 const YIELD_BYTES = 128 * 1024;

@@ -8,6 +8,7 @@ import { closeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
 import type { Limits } from "../core/limits.ts";
+import { ownTurn } from "../core/turn.ts";
 import type { GroupTree, SandboxGroups } from "./cgroup.ts";
 import { closeAll } from "./cgroup-files.ts";
 import { childSignal } from "./child-signal.ts";
@@ -20,7 +21,6 @@ import { type Death, type Launched, type Launching, type Native, NativeError } f
 import type { PlanSource } from "./plan-source.ts";
 import { PROGRAM_ID } from "./root-plan.ts";
 import { stepError } from "./steps.ts";
-import { ownTurn } from "./turn.ts";
 
 /** Longest that process 1 may take to build the root. */
 export const SETUP_TIMEOUT_MS = 20_000;

@@ -6,6 +6,7 @@
 import { closeSync } from "node:fs";
 import { CprgError } from "../core/errors.ts";
 import { startTimer } from "../core/timer.ts";
+import { nextTurn } from "../core/turn.ts";
 import type { EntrySink, TransferOptions } from "../provider/contract.ts";
 import { decodeArchive } from "./archive.ts";
 import { descriptorError } from "./descriptor-error.ts";
@@ -19,7 +20,6 @@ import { listenFor, type Reports } from "./reports.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { encodeSignal, encodeTransfer } from "./spawn-plan.ts";
 import { stepError } from "./steps.ts";
-import { nextTurn } from "./turn.ts";
 
 const SIGKILL = 9;
 const SIGTERM = 15;

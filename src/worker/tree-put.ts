@@ -5,9 +5,9 @@
 
 import { closeSync, constants, lstatSync, readdirSync, renameSync, type Stats } from "node:fs";
 import { posix } from "node:path";
+import { TurnShare } from "../core/turn.ts";
 import type { EntryPart } from "../provider/contract.ts";
 import type { Native } from "../sandbox/native.ts";
-import { TurnShare } from "../sandbox/turn.ts";
 import { type Named, named } from "./confined-roots.ts";
 import { errnoOf } from "./file-error.ts";
 import type { PutCounts } from "./place.ts";

@@ -12,8 +12,8 @@ import {
   rmdirSync,
   unlinkSync,
 } from "node:fs";
+import { TurnShare } from "../core/turn.ts";
 import type { Native } from "../sandbox/native.ts";
-import { TurnShare } from "../sandbox/turn.ts";
 import type { Named } from "./confined-roots.ts";
 import { errnoOf } from "./file-error.ts";
 

@@ -14,9 +14,9 @@ import {
 } from "node:fs";
 import { posix } from "node:path";
 import { CprgError } from "../core/errors.ts";
+import { TurnShare } from "../core/turn.ts";
 import type { EntryHead, EntryPart } from "../provider/contract.ts";
 import type { Native } from "../sandbox/native.ts";
-import { TurnShare } from "../sandbox/turn.ts";
 import { type Named, named } from "./confined-roots.ts";
 import { errnoOf } from "./file-error.ts";
 import type { PutCounts } from "./place.ts";

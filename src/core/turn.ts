@@ -23,6 +23,42 @@ export class OwnTurns {
   }
 }
 
+/** Longest that those who share a turn take of it before the next one waits for another. */
+const SHARED_MS = 2;
+
+/**
+ * Turns that callers share while there is time in them: whoever comes later has a turn alone, first
+ * come, first served. For work that others send: they send it in bursts.
+ */
+export class SharedTurns {
+  readonly #later = new OwnTurns();
+  #waiting = 0;
+  #sinceMs: number | null = null;
+
+  /** Resolves when the caller may go on; null when that is at once. */
+  enter(): Promise<void> | null {
+    if (this.#waiting === 0 && this.#hasTime()) return null;
+    return this.#wait();
+  }
+
+  async #wait(): Promise<void> {
+    this.#waiting += 1;
+    await this.#later.next();
+    this.#waiting -= 1;
+  }
+
+  #hasTime(): boolean {
+    const nowMs = performance.now();
+    if (this.#sinceMs === null) {
+      this.#sinceMs = nowMs;
+      setImmediate(() => {
+        this.#sinceMs = null;
+      });
+    }
+    return nowMs - this.#sinceMs < SHARED_MS;
+  }
+}
+
 const launches = new OwnTurns();
 
 /**
