@@ -48,6 +48,7 @@ export const JOB_RUN = serverStream("job.Run", ["JobRunRequest", "JobItem"]);
 /** Capabilities that name no method served by the one who lists them (section 3). */
 export const HEARTBEAT_ACK = "heartbeat.ack";
 export const WORKER_SECRET = "worker.secret";
+export const CLAIM_LIMITS = "claim.limits";
 export const HTTP2_PING = "http2.ping";
 
 function unary<Q extends Name, R extends Name>(

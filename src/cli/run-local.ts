@@ -85,6 +85,8 @@ function newJob(spec: JobSpec, at: number): Job {
     language: spec.language,
     limits: spec.limits,
     labels: spec.labels,
+    placement: null,
+    workerId: null,
     createdAt: at,
     startedAt: null,
     finishedAt: null,

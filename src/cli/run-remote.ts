@@ -5,6 +5,7 @@ import { REASONS, type Reason } from "../core/reasons.ts";
 import { asAnswer, asNumber, asText } from "./answers.ts";
 import { requestJson, type ServerAccess } from "./client.ts";
 import { jobPath, type StreamedEvent, streamEvents } from "./client-stream.ts";
+import { placementField } from "./place-flag.ts";
 import type { RunRequest } from "./run-request.ts";
 
 /** Submitting carries code, input and files. */
@@ -36,6 +37,7 @@ export async function submitRemote(access: ServerAccess, request: RunRequest): P
       files: request.files,
       env: request.env,
       limits: request.limits,
+      ...placementField(request.place),
     },
   });
   const id = asText(asAnswer(body)["job_id"]);

@@ -27,6 +27,7 @@ export interface RunRequestFlags {
   readonly limit: readonly string[];
   readonly timeout: string | undefined;
   readonly mem: string | undefined;
+  readonly place: readonly string[];
 }
 
 /** What to run. */
@@ -40,6 +41,8 @@ export interface RunRequest {
   readonly env: Readonly<Record<string, string>>;
   /** As asked, by name; defaults and ceilings are applied where it runs. */
   readonly limits: Readonly<Record<string, number>>;
+  /** `--place`, as it was given. */
+  readonly place: readonly string[];
 }
 
 /**
@@ -70,6 +73,7 @@ export async function gatherRequest(
     files: await readFiles(flags.file),
     env,
     limits,
+    place: flags.place,
   };
 }
 

@@ -15,6 +15,7 @@ export interface SandboxFlags extends ClientFlagValues {
   readonly limit: readonly string[];
   readonly env: readonly string[];
   readonly label: readonly string[];
+  readonly place: readonly string[];
   readonly stdin: boolean;
   readonly all: boolean;
   readonly json: boolean;

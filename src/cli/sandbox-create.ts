@@ -5,6 +5,7 @@ import { serverAccess } from "./client-flags.ts";
 import { EXIT } from "./exit-code.ts";
 import { usageError } from "./flags.ts";
 import { jsonText } from "./output.ts";
+import { placementField } from "./place-flag.ts";
 import { parseRunLimits } from "./run-limits.ts";
 import {
   checkCount,
@@ -36,6 +37,7 @@ export async function openSandbox(access: ServerAccess, flags: SandboxFlags): Pr
       limits: parseRunLimits({ limit: flags.limit, timeout: undefined, mem: undefined }),
       env: pairsOf(flags.env, "--env"),
       labels: pairsOf(flags.label, "--label"),
+      ...placementField(flags.place),
       ...(flags.idle === undefined ? {} : { idle_seconds: seconds(flags.idle, "--idle") }),
       ...(flags.lifetime === undefined
         ? {}

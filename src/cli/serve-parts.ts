@@ -114,25 +114,23 @@ export async function openParts(config: LoadedConfig, options: OpenOptions): Pro
     log: log.scope("store"),
   });
   const feed = new Feed(store.events);
-  const { sandboxes, service } = localServices(settings, {
-    shared: { store, feed, provider: engine, signingKey, instance: engine.instance },
-    engine,
-    artifacts,
-    options,
-  });
   // Before jobs of an earlier run start: they are not to be cut short by a port that is taken.
   checkFree(settings.addr, "--addr or CPRG_ADDR");
   const bridgeAddress = settings.bridgeAddr ?? (hasEngine ? null : BRIDGE_ADDRESS_DEFAULT);
   const bridge = await openFreeBridge(settings, bridgeAddress, { ...options, store, feed });
   if (bridge !== null) stack.defer(async () => await bridge.plane.stop({ graceMs: 0 }));
+  const { sandboxes, service } = services(settings, {
+    shared: { store, feed, provider: engine, signingKey, instance: engine.instance },
+    engine,
+    artifacts,
+    bridge,
+    options,
+  });
   stack.defer(async () => await service.stop(0));
   stack.defer(async () => await sandboxes.stop(0));
-  // What an earlier server left of jobs and sandboxes waits for one that can run them.
-  if (hasEngine) {
-    log.scope("sandboxes").info("recovered", { ...(await sandboxes.start()) });
-    const recovered = await service.start({ keepQueued: settings.recoverQueued });
-    log.scope("jobs").info("recovered", { ...recovered });
-  }
+  log.scope("sandboxes").info("recovered", { ...(await sandboxes.start()) });
+  const recovered = await service.start({ keepQueued: settings.recoverQueued });
+  log.scope("jobs").info("recovered", { ...recovered });
   const retention = startRetention(settings, {
     store,
     onSweep: (before) => tenants.tenancy.registry.forgetEnded(before),
@@ -167,11 +165,8 @@ export async function openParts(config: LoadedConfig, options: OpenOptions): Pro
   });
   stack.defer(async () => await Promise.race([server.stop(), hurried]));
   const stop = async (graceMs: number): Promise<void> => {
-    await Promise.all([
-      service.stop(graceMs),
-      sandboxes.stop(graceMs),
-      bridge?.plane.stop({ graceMs }),
-    ]);
+    const leases = Promise.all([service.stop(graceMs), sandboxes.stop(graceMs)]);
+    await Promise.all([leases, bridge?.plane.stop({ graceMs, leases })]);
   };
   return { keys, engine, server, bridgeLines, stop, storeFailed: store.failed };
 }
@@ -183,15 +178,27 @@ interface ServiceParts {
   >;
   readonly engine: ServerEngine;
   readonly artifacts: ArtifactStore;
+  readonly bridge: Bridge | null;
   readonly options: OpenOptions;
 }
 
-/** Jobs and sandboxes of this host, not started yet. */
-function localServices(settings: Settings, { shared, engine, artifacts, options }: ServiceParts) {
+/**
+ * Jobs and sandboxes, of this host and of workers, not started yet. Where nothing runs on this host,
+ * those that do not say where they are to run go to any worker.
+ */
+function services(
+  settings: Settings,
+  { shared, engine, artifacts, bridge, options }: ServiceParts,
+) {
   const { kind, log, secrets } = options;
+  const placed = {
+    ...(bridge === null ? {} : { pool: bridge.plane.pool }),
+    ...(kind === "serve" ? {} : { placement: { labels: {} } }),
+  };
   const tenantBytesMax = settings.tenantStoredMb * 1024 ** 2;
   const sandboxes = new SandboxService({
     ...shared,
+    ...placed,
     secrets,
     log: log.scope("sandboxes"),
     tenantSandboxes: settings.tenantSandboxes,
@@ -200,6 +207,7 @@ function localServices(settings: Settings, { shared, engine, artifacts, options 
   });
   const service = new JobService({
     ...shared,
+    ...placed,
     artifacts,
     languages: engine.languages,
     secrets,

@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type DialerTls, dial } from "../bridge/dialer.ts";
 import { assert, CprgError } from "../core/errors.ts";
+import { type Limits, parseLimits } from "../core/limits.ts";
 import type { LocalEngine } from "../sandbox/engine-contract.ts";
 import { Native } from "../sandbox/native.ts";
 import type { ClaimOrder } from "../worker/claim-request.ts";
@@ -68,7 +69,12 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
     openPlace: (order, signal) =>
       engine === null
         ? openPlainClaim(settings, { native, order, signal })
-        : SandboxPlace.open(engine.engine, { limits: settings.limits, order, signal }),
+        : SandboxPlace.open(engine.engine, {
+            limits: claimLimits(order, settings, config.settings.ceilings),
+            order,
+            signal,
+          }),
+    hasLimits: engine !== null,
   });
   using _signals = takeSignals(terminal, {
     cancel: () => worker.drain(),
@@ -91,9 +97,19 @@ function closing(engine: LocalEngine): { readonly engine: LocalEngine } & AsyncD
   return { engine, [Symbol.asyncDispose]: () => engine.close() };
 }
 
+/** What a claim asks for, within this worker's ceilings; else what its operator named. */
+function claimLimits(
+  { limits: asked }: ClaimOrder,
+  { limits }: WorkerSettings,
+  ceilings: Limits,
+): Limits {
+  return asked === null ? limits : parseLimits(asked, ceilings);
+}
+
 interface Parts {
   readonly openPlace: WorkerOptions["openPlace"];
   readonly jobs: WorkerOptions["jobs"];
+  readonly hasLimits: boolean;
   readonly token: string;
   readonly state: WorkerState;
   readonly log: JsonLog;
@@ -101,12 +117,13 @@ interface Parts {
 }
 
 function makeWorker(settings: WorkerSettings, parts: Parts): Worker {
-  const { openPlace, jobs, token, state, log, tls } = parts;
+  const { openPlace, jobs, hasLimits, token, state, log, tls } = parts;
   const { host, port, labels, name, proxy } = settings;
   return new Worker({
     slots: settings.slots,
     openPlace,
     jobs,
+    hasLimits,
     dial: ({ methods, slots, claims, signal }: DialRequest) =>
       dial({
         host,

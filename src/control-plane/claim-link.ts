@@ -6,6 +6,7 @@
 import type { CallOptions, Mux, UnaryMethod } from "../bridge/contract.ts";
 import { HEARTBEAT_ACK, WORKER_RELEASE } from "../bridge/methods.ts";
 import { assert, CprgError } from "../core/errors.ts";
+import type { Limits } from "../core/limits.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import type { Claim, ClaimResponse } from "../gen/messages.ts";
 import { TTL_MARGIN_MS } from "./liveness.ts";
@@ -46,6 +47,16 @@ export class ClaimLink {
   get granted(): ClaimResponse {
     assert(this.#granted !== null, "a claim in use was granted");
     return this.#granted;
+  }
+
+  /** Whether its worker enforces limits. */
+  get hasLimits(): boolean {
+    return Object.keys(this.granted.limits).length > 0;
+  }
+
+  /** In force for all of it, as its worker says; empty where it enforces none. */
+  get limits(): Partial<Limits> {
+    return this.granted.limits;
   }
 
   /** Whether the worker granted it, and the user still wants it: what a worker is told to keep. */

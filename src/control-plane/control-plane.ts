@@ -8,6 +8,7 @@ import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
 import { type Log, silentLog } from "../core/log.ts";
 import { hasTaskEnded, type Json, type Task, type TaskEnd } from "../core/task.ts";
+import type { WorkerPool } from "../provider/placement.ts";
 import { Feed } from "../record/feed.ts";
 import { checkStoredBytes } from "../record/stored-bytes.ts";
 import type { EventLine } from "../store/contract.ts";
@@ -48,6 +49,7 @@ import { taskView } from "./task-view.ts";
 import { TaskWaits } from "./task-waits.ts";
 import { TokenSigner } from "./token-signer.ts";
 import { workerAdmission } from "./worker-admission.ts";
+import { ClaimedWorkers } from "./worker-pool.ts";
 import { WorkerRegistry } from "./worker-registry.ts";
 import { WorkerTokens } from "./worker-tokens.ts";
 
@@ -62,6 +64,7 @@ export class ControlPlane implements TaskControl {
   readonly #registry: WorkerRegistry;
   readonly #tokens: WorkerTokens;
   readonly #dispatcher: Dispatcher;
+  readonly #pool: ClaimedWorkers;
   readonly #waits = new TaskWaits();
   readonly #stopping = new AbortController();
   readonly #room: QueueRoom;
@@ -98,6 +101,7 @@ export class ControlPlane implements TaskControl {
       ...(options.quarantineMs === undefined ? {} : { quarantineMs: options.quarantineMs }),
     });
     this.#dispatcher = this.#makeDispatcher();
+    this.#pool = new ClaimedWorkers({ dispatcher: this.#dispatcher, registry: this.#registry });
     this.#room = new QueueRoom(this.#dispatcher.queue, options);
   }
 
@@ -127,6 +131,11 @@ export class ControlPlane implements TaskControl {
   /** Workers, for those who claim them for something else than tasks. */
   get registry(): WorkerRegistry {
     return this.#registry;
+  }
+
+  /** Workers for jobs and sandboxes, which wait in turn with tasks. */
+  get pool(): WorkerPool {
+    return this.#pool;
   }
 
   /** What spoke of an old claim, of another's, or of a task that had ended, and was refused. */
@@ -188,14 +197,22 @@ export class ControlPlane implements TaskControl {
   /**
    * Takes no more tasks, gives those that run a grace, then ends them, lets workers go and closes the
    * store. What waits stays queued. Calling again can only shorten the grace.
+   *
+   * @param options `leases`: resolves when nobody uses the pool any more; workers are kept until then
    */
-  stop({ graceMs }: { readonly graceMs?: number } = {}): Promise<void> {
+  stop({
+    graceMs,
+    leases = Promise.resolve(),
+  }: {
+    readonly graceMs?: number;
+    readonly leases?: Promise<unknown>;
+  } = {}): Promise<void> {
     if (this.#stopped !== null) {
       if (graceMs !== undefined) void this.#dispatcher.stop(graceMs);
       return this.#stopped;
     }
     const wanted = graceMs ?? this.#options.stopGraceMs ?? STOP_GRACE_MS_DEFAULT;
-    this.#stopped = this.#stop(wanted);
+    this.#stopped = this.#stop(wanted, leases);
     return this.#stopped;
   }
 
@@ -360,8 +377,8 @@ export class ControlPlane implements TaskControl {
     });
   }
 
-  async #stop(graceMs: number): Promise<void> {
-    await this.#dispatcher.stop(graceMs);
+  async #stop(graceMs: number, leases: Promise<unknown>): Promise<void> {
+    await Promise.all([this.#dispatcher.stop(graceMs), leases.catch(() => undefined)]);
     this.#stopping.abort(stopping());
     this.#waits.wakeAll();
     this.#registry.close();

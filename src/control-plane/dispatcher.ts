@@ -7,7 +7,8 @@ import { CprgError } from "../core/errors.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import { TenantTurns } from "../tenancy/tenant-turns.ts";
 import type { WaitingFor } from "./contract.ts";
-import { nextAssignment, type SchedulerState } from "./scheduler.ts";
+import { LeaseRequests, type LeaseSlot } from "./lease-requests.ts";
+import { nextAssignment, type Places, type SchedulerState, type Waiting } from "./scheduler.ts";
 import { type QueuedTask, TaskQueue } from "./task-queue.ts";
 import { TaskRun, type TaskRunParts } from "./task-run.ts";
 import { waitingFor } from "./task-view.ts";
@@ -25,11 +26,12 @@ export interface DispatcherOptions {
   readonly tenantLimit: number;
 }
 
-/** Queue and runs. */
+/** Queue and runs; and leases, which wait among the tasks and count with their claims. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #queue = new TaskQueue();
   readonly #runs = new Map<string, TaskRun>();
+  readonly #leases = new LeaseRequests(() => this.wake());
   readonly #turns = new TenantTurns();
   readonly #retries = new Set<Timer>();
   #isLookScheduled = false;
@@ -64,6 +66,23 @@ export class Dispatcher {
     return this.#queue.take(id);
   }
 
+  /**
+   * Keeps a slot of a worker for somebody else than a task, as soon as it is their turn.
+   *
+   * @throws CprgError `unavailable` SHUTDOWN; the signal's reason
+   */
+  async lease(request: Waiting, signal?: AbortSignal): Promise<LeaseSlot> {
+    if (this.#isStopping) throw shutdown();
+    const slot = this.#leases.ask(request, signal);
+    this.wake();
+    return await slot;
+  }
+
+  /** Why a lease would wait, as things stand now; null: it need not. */
+  waitingLease(request: Waiting): WaitingFor | null {
+    return waitingFor(request, this.#places());
+  }
+
   /** Something has changed; looks soon, once for all that changed meanwhile. */
   wake(): void {
     if (this.#isLookScheduled || this.#isStopping) return;
@@ -76,7 +95,7 @@ export class Dispatcher {
 
   /** Why tasks wait, one after another, as things stand now; null: it need not. */
   waiting(): (task: QueuedTask) => WaitingFor | null {
-    const state = this.#state();
+    const state = this.#places();
     return (task) => {
       if (this.#options.run.runner(task.runner) === undefined) {
         return { code: "no_runner", detail: `no runner "${task.runner}" is set` };
@@ -92,7 +111,8 @@ export class Dispatcher {
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
     for (const retry of this.#retries) retry.clear();
-    const why = new CprgError("unavailable", "the control plane stops", { reason: "SHUTDOWN" });
+    const why = shutdown();
+    this.#leases.refuse(why);
     for (const run of this.runs) if (!run.isRunning) run.stop({ type: "requeue", why });
     const timer = startTimer(graceMs, () => {
       for (const run of this.runs) run.stop({ type: "requeue", why });
@@ -105,11 +125,11 @@ export class Dispatcher {
     while (!this.#isStopping) {
       const found = nextAssignment(this.#state());
       if (found === null) return;
-      const queued = this.#queue.take(found.taskId);
-      if (queued === undefined) return;
       this.#turns.served(found.tenant);
       const slot = this.#options.registry.reserve(found.workerId);
-      this.#follow(new TaskRun(queued, slot, this.#options.run));
+      const queued = this.#queue.take(found.taskId);
+      if (queued === undefined) this.#leases.give(found.taskId, slot);
+      else this.#follow(new TaskRun(queued, slot, this.#options.run));
     }
   }
 
@@ -138,12 +158,23 @@ export class Dispatcher {
   }
 
   #state(): SchedulerState {
-    const { registry, run, tenantLimit } = this.#options;
+    const { run } = this.#options;
+    const tasks = this.#queue.tasks.filter(({ runner }) => run.runner(runner) !== undefined);
+    return { ...this.#places(), waiting: this.#leases.among(tasks) };
+  }
+
+  /** All but who waits. */
+  #places(): Places {
+    const { registry, tenantLimit } = this.#options;
+    const holders = [...this.runs.map(({ queued }) => queued.tenant), ...this.#leases.holders];
     return {
       workers: registry.candidates(),
-      waiting: this.#queue.tasks.filter(({ runner }) => run.runner(runner) !== undefined),
-      shares: this.#turns.shares(this.runs.map(({ queued }) => queued.tenant)),
+      shares: this.#turns.shares(holders),
       tenantLimit,
     };
   }
+}
+
+function shutdown(): CprgError {
+  return new CprgError("unavailable", "the control plane stops", { reason: "SHUTDOWN" });
 }

@@ -7,6 +7,7 @@ import type { CallEnd, FrameStream, Mux } from "../bridge/contract.ts";
 import { Handlers } from "../bridge/handlers.ts";
 import type { Registration } from "../bridge/metadata.ts";
 import {
+  CLAIM_LIMITS,
   CREDIT,
   HEARTBEAT,
   HEARTBEAT_ACK,
@@ -39,6 +40,7 @@ export const CAPABILITIES: readonly string[] = [
   HTTP2_PING,
   WORKER_REATTACH.name,
   WORKER_SECRET,
+  CLAIM_LIMITS,
 ];
 
 const CLAIM_MS_MAX = 15 * 60 * 1000;
@@ -79,6 +81,7 @@ export class RegisteredWorker {
   /** Slots that are kept for claims that are asked for soon. */
   #reserved = 0;
   #registration: Registration;
+  #capabilities: ReadonlySet<string>;
   #identity: WorkerIdentity;
   #mux: Mux | null = null;
   #connectedAt: number | null = null;
@@ -105,6 +108,7 @@ export class RegisteredWorker {
     this.owner = owner;
     this.#context = context;
     this.#registration = arriving.registration;
+    this.#capabilities = new Set(arriving.registration.methods);
     this.#identity = arriving.identity;
     this.#lostAt = context.clock.now();
     this.#health = new WorkerHealth({
@@ -140,6 +144,7 @@ export class RegisteredWorker {
       freeSlots: Math.max(0, this.#registration.slots - this.#links.size - this.#reserved),
       isClosed:
         !this.#isReady || this.#isFull || this.#drain !== "no" || this.#health.isQuarantined,
+      capabilities: this.#capabilities,
     };
   }
 
@@ -193,6 +198,7 @@ export class RegisteredWorker {
     this.#grace?.clear();
     for (const link of this.#links.values()) link.detach();
     this.#registration = registration;
+    this.#capabilities = new Set(registration.methods);
     this.#identity = identity;
     this.#isReady = false;
     this.#isFull = false;

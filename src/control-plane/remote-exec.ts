@@ -2,13 +2,21 @@
 
 import { EXEC_INPUT, EXEC_RESIZE, EXEC_SIGNAL } from "../bridge/methods.ts";
 import { abortError } from "../bridge/outgoing-call.ts";
-import { CprgError } from "../core/errors.ts";
+import { EXEC_SIGNALS } from "../bridge/signals.ts";
+import { CprgError, invalid } from "../core/errors.ts";
 import { newId } from "../core/ids.ts";
-import type { Outcome } from "../core/outcome.ts";
+import type { LimitName, Limits } from "../core/limits.ts";
+import type { LimitHit, Outcome } from "../core/outcome.ts";
 import { REASONS, type Reason } from "../core/reasons.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
 import type { Claim, ExecExit } from "../gen/messages.ts";
-import type { Exec, ExecNotice, ExecSpec, TerminalSize } from "../provider/contract.ts";
+import type {
+  Exec,
+  ExecNotice,
+  ExecSpec,
+  OutputChannel,
+  TerminalSize,
+} from "../provider/contract.ts";
 import { NoticeQueue } from "../sandbox/notice-queue.ts";
 import type { ClaimLink } from "./claim-link.ts";
 import { ExecItems } from "./exec-items.ts";
@@ -30,7 +38,8 @@ export async function startRemoteExec(link: ClaimLink, spec: ExecSpec): Promise<
     argv: [spec.executable, ...spec.arguments],
     cwd: spec.directory ?? "",
     env: { ...spec.variables },
-    timeoutMs: limits?.wall_seconds === undefined ? 0 : Math.ceil(limits.wall_seconds * 1000),
+    timeoutMs: millisecondsOf(limits?.wall_seconds),
+    cpuLimitMs: link.hasLimits ? millisecondsOf(limits?.cpu_seconds) : 0,
     ...(inline === undefined ? {} : { stdin: inline }),
     stdinOpen: terminal !== undefined || (stdin !== undefined && inline === undefined),
     ...(terminal === undefined ? {} : { pty: { cols: terminal.columns, rows: terminal.rows } }),
@@ -42,7 +51,7 @@ export async function startRemoteExec(link: ClaimLink, spec: ExecSpec): Promise<
       reason: "NOT_STARTED",
     });
   }
-  const exec = new RemoteExec(link, { items, execId, pid: first.started.pid });
+  const exec = new RemoteExec(link, { items, execId, pid: first.started.pid, spec });
   if (stdin instanceof Uint8Array && inline === undefined) exec.feed(stdin);
   return exec;
 }
@@ -76,6 +85,7 @@ interface Started {
   readonly items: ExecItems;
   readonly execId: string;
   readonly pid: number;
+  readonly spec: Pick<ExecSpec, "limits" | "terminal">;
 }
 
 /** A program that runs on a worker. */
@@ -89,11 +99,14 @@ export class RemoteExec implements Exec {
   #isEnded = false;
   #inputBytes = 0;
   #lastInput: Promise<void> = Promise.resolve();
+  readonly #output: BoundedOutput;
   readonly outcome: Promise<Outcome>;
 
   constructor(link: ClaimLink, started: Started) {
     this.#link = link;
     this.#started = started;
+    const { output_kb: most = Number.POSITIVE_INFINITY } = started.spec.limits ?? {};
+    this.#output = new BoundedOutput(this.#queue, most);
     this.outcome = this.#run();
   }
 
@@ -125,11 +138,21 @@ export class RemoteExec implements Exec {
   }
 
   resize({ columns, rows }: TerminalSize): void {
+    if (this.#started.spec.terminal === undefined) {
+      throw new CprgError("failed_precondition", "Cannot resize: the program has no terminal", {
+        reason: "NO_TERMINAL",
+      });
+    }
     const pty = { cols: columns, rows };
     void this.#link.call(EXEC_RESIZE, { ...this.#which, pty }).catch(() => undefined);
   }
 
+  /** @throws CprgError `invalid_argument` for a signal that workers take none of */
   signal(name: string): void {
+    if (!EXEC_SIGNALS.includes(name)) {
+      const shown = JSON.stringify(name.slice(0, 64));
+      throw invalid("signal", `Cannot send ${shown}: one of ${EXEC_SIGNALS.join(", ")}`);
+    }
     if (this.#isEnded) return;
     void this.#link.call(EXEC_SIGNAL, { ...this.#which, signal: name }).catch(() => undefined);
   }
@@ -174,8 +197,12 @@ export class RemoteExec implements Exec {
     }
     this.#isEnded = true;
     this.#grace?.clear();
+    const outcome = exit === undefined ? this.#lost(failure) : outcomeOf(exit, this.#reason);
+    const hit = limitHit(outcome, { ...this.#link.limits, ...this.#started.spec.limits });
+    if (hit !== null) this.#queue.push({ type: "limit", hit });
     this.#queue.end();
-    return exit === undefined ? this.#lost(failure) : outcomeOf(exit, this.#reason);
+    const limitsHit = [...this.#output.hits, ...(hit === null ? [] : [hit])];
+    return { ...outcome, limitsHit };
   }
 
   async #read(): Promise<ExecExit | undefined> {
@@ -184,8 +211,8 @@ export class RemoteExec implements Exec {
     for (let item = await items.next(); item !== undefined; item = await items.next()) {
       const { stdout, stderr } = item;
       exit = item.exit ?? exit;
-      if (stdout !== undefined) await this.#queue.output("stdout", Uint8Array.from(stdout));
-      if (stderr !== undefined) await this.#queue.output("stderr", Uint8Array.from(stderr));
+      if (stdout !== undefined) await this.#output.add("stdout", Uint8Array.from(stdout));
+      if (stderr !== undefined) await this.#output.add("stderr", Uint8Array.from(stderr));
     }
     return exit;
   }
@@ -226,4 +253,65 @@ function outcomeOf(exit: ExecExit, asked: Reason | null): Outcome {
     killed: exit.killed,
     ...(exit.message === "" ? {} : { error: { message: exit.message } }),
   };
+}
+
+/** Output as far as it is to be kept: a worker sends all of it. */
+class BoundedOutput {
+  readonly #queue: NoticeQueue;
+  readonly #outputKb: number;
+  readonly #bytes: Record<OutputChannel, number> = { stdout: 0, stderr: 0 };
+  readonly hits: LimitHit[] = [];
+
+  constructor(queue: NoticeQueue, outputKb: number) {
+    this.#queue = queue;
+    this.#outputKb = outputKb;
+  }
+
+  async add(channel: OutputChannel, bytes: Uint8Array): Promise<void> {
+    const limitBytes = this.#outputKb * 1024;
+    const before = this.#bytes[channel];
+    this.#bytes[channel] += bytes.length;
+    const kept = bytes.subarray(0, Math.max(0, limitBytes - before));
+    if (kept.length > 0) await this.#queue.output(channel, kept);
+    if (before > limitBytes || this.#bytes[channel] <= limitBytes) return;
+    const hit: LimitHit = {
+      limit: "output_kb",
+      value: this.#outputKb,
+      observed: this.#outputKb,
+      sampled: false,
+    };
+    this.#queue.push({ type: "truncated", channel, limitBytes });
+    if (this.hits.length > 0) return;
+    this.hits.push(hit);
+    this.#queue.push({ type: "limit", hit });
+  }
+}
+
+/** Limits that end a program, by the reason that says so. */
+const ENDING_LIMITS: Readonly<Partial<Record<Reason, LimitName>>> = {
+  wall_limit: "wall_seconds",
+  cpu_limit: "cpu_seconds",
+  oom: "mem_mb",
+};
+
+/** The limit that ended it, with what its worker counted. */
+function limitHit(
+  { reason, durationMs, usage }: Outcome,
+  limits: Partial<Limits>,
+): LimitHit | null {
+  const limit = ENDING_LIMITS[reason];
+  const value = limit === undefined ? undefined : limits[limit];
+  if (limit === undefined || value === undefined) return null;
+  const observed = {
+    wall_seconds: durationMs / 1000,
+    cpu_seconds: (usage?.cpu_ms ?? 0) / 1000,
+    mem_mb: (usage?.memory_peak_bytes ?? value * MIB) / MIB,
+  }[limit as "wall_seconds" | "cpu_seconds" | "mem_mb"];
+  return { limit, value, observed, sampled: false };
+}
+
+const MIB = 1024 ** 2;
+
+function millisecondsOf(seconds: number | undefined): number {
+  return seconds === undefined ? 0 : Math.ceil(seconds * 1000);
 }

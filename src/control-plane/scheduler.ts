@@ -17,26 +17,36 @@ export interface Candidate {
   readonly freeSlots: number;
   /** It takes no claim now, whatever its slots: it drains, is quarantined or has lost its stream. */
   readonly isClosed: boolean;
+  /** What it lists (proto/PROTOCOL.md section 3); left out: nothing. */
+  readonly capabilities?: ReadonlySet<string>;
 }
 
 /** What is placed. */
 export interface Waiting extends Pick<Task, "id" | "tenant" | "labels" | "createdAt"> {
   /** Workers that a claim of it failed on: taken only where no other is free. */
   readonly avoids?: readonly string[];
+  /** What its worker must list. */
+  readonly needs?: readonly string[];
 }
+
+type Wanted = Pick<Waiting, "tenant" | "labels" | "needs">;
 
 /** Why a task waits; `no_runner`: the control plane has none of the name that it asks for. */
 export type WaitingCode = "no_worker_matches" | "all_busy" | "tenant_limit" | "no_runner";
 
-/** What decides. */
-export interface SchedulerState {
+/** Who can be claimed, and who has what. */
+export interface Places {
   readonly workers: readonly Candidate[];
-  /** Oldest first. */
-  readonly waiting: readonly Waiting[];
   /** Claims of each tenant and its last turn; a tenant that is not there has none. */
   readonly shares: readonly TenantShare[];
   /** Claims that one tenant may have. */
   readonly tenantLimit: number;
+}
+
+/** What decides. */
+export interface SchedulerState extends Places {
+  /** Oldest first. */
+  readonly waiting: readonly Waiting[];
 }
 
 /** A task and the worker that is to be claimed for it. */
@@ -81,7 +91,7 @@ export function nextAssignment(state: SchedulerState): Assignment | null {
 }
 
 /** Why a task waits now; null when it need not. */
-export function whyWaiting(task: Waiting, state: SchedulerState): WaitingCode | null {
+export function whyWaiting(task: Waiting, state: Places): WaitingCode | null {
   const suited = state.workers.filter((worker) => suits(worker, task));
   if (suited.length === 0) return "no_worker_matches";
   const held = state.shares.find(({ tenant }) => tenant === task.tenant)?.share ?? 0;
@@ -89,16 +99,18 @@ export function whyWaiting(task: Waiting, state: SchedulerState): WaitingCode | 
   return suited.some((worker) => !worker.isClosed && worker.freeSlots > 0) ? null : "all_busy";
 }
 
-/** Whether a worker is of the task's tenant or of all, and has all labels that the task asks for. */
-export function suits(worker: Candidate, { tenant, labels }: Pick<Task, "tenant" | "labels">) {
+/** Whether a worker is of the task's tenant or of all, and has all labels and capabilities that it asks for. */
+export function suits(worker: Candidate, { tenant, labels, needs = [] }: Wanted): boolean {
   if (worker.tenants !== null && !worker.tenants.includes(tenant)) return false;
+  if (!needs.every((need) => worker.capabilities?.has(need) === true)) return false;
   return Object.entries(labels).every(
     ([name, value]) => Object.hasOwn(worker.labels, name) && worker.labels[name] === value,
   );
 }
 
-function kindOf({ tenant, labels }: Waiting): string {
-  return JSON.stringify([tenant, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
+function kindOf({ tenant, labels, needs = [] }: Waiting): string {
+  const wanted = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
+  return JSON.stringify([tenant, wanted, needs]);
 }
 
 function workerFor(task: Waiting, free: readonly Candidate[]): Candidate | null {

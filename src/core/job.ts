@@ -3,6 +3,7 @@
 import { assert } from "./errors.ts";
 import type { Limits } from "./limits.ts";
 import { type Outcome, outcomeStatus } from "./outcome.ts";
+import type { Placement } from "./placement.ts";
 import { isTerminal, type Status } from "./reasons.ts";
 
 /** A file that a job brings along. Paths are relative to the workspace. */
@@ -28,6 +29,8 @@ export interface JobSpec {
   readonly env: Readonly<Record<string, string>>;
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  /** What its worker must have; null: it runs on the server's own host. */
+  readonly placement: Placement | null;
   /** Time between SIGTERM and SIGKILL when the job is cancelled. */
   readonly killGraceSeconds: number;
 }
@@ -49,6 +52,10 @@ export interface Job {
   readonly language: string;
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  /** As its spec's. */
+  readonly placement: Placement | null;
+  /** The worker that runs it, or ran it. */
+  readonly workerId: string | null;
   readonly createdAt: number;
   readonly startedAt: number | null;
   readonly finishedAt: number | null;
@@ -58,7 +65,12 @@ export interface Job {
 
 /** What can happen to a job. */
 export type JobChange =
-  | { readonly type: "start"; readonly at: number; readonly owner: JobOwner }
+  | {
+      readonly type: "start";
+      readonly at: number;
+      readonly owner: JobOwner;
+      readonly workerId: string | null;
+    }
   | { readonly type: "finish"; readonly at: number; readonly outcome: Outcome };
 
 /** Whether a change is allowed: queued may start or finish, running may finish, terminal nothing. */
@@ -71,7 +83,8 @@ export function canChange(job: Job, change: JobChange): boolean {
 export function reduceJob(job: Job, change: JobChange): Job {
   assert(canChange(job, change), `job ${job.id} is ${job.status}, cannot ${change.type}`);
   if (change.type === "start") {
-    return { ...job, status: "running", startedAt: change.at, owner: change.owner };
+    const { at, owner, workerId } = change;
+    return { ...job, status: "running", startedAt: at, owner, workerId };
   }
   const { outcome } = change;
   return {

@@ -1,6 +1,7 @@
 /** A sandbox that a client holds open, as far as it is kept; what runs in it is in memory only. */
 
 import type { Limits } from "./limits.ts";
+import type { Placement } from "./placement.ts";
 import type { Reason } from "./reasons.ts";
 
 /** A sandbox, open or ended. */
@@ -10,6 +11,10 @@ export interface SandboxRecord {
   /** Effective limits. */
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  /** What was asked of its worker; null: it is on the server's own host. */
+  readonly placement: Placement | null;
+  /** The worker that it is on. */
+  readonly workerId: string | null;
   /** Longest time without an exec, a transfer or a request before it ends. */
   readonly idleSeconds: number;
   /** Longest time from its start to its end. */
@@ -25,5 +30,5 @@ export interface SandboxRecord {
 /** Why a sandbox ended. */
 export type SandboxEnd = Extract<
   Reason,
-  "user" | "idle" | "lifetime" | "shutdown" | "interrupted" | "runner_error"
+  "user" | "idle" | "lifetime" | "shutdown" | "interrupted" | "runner_error" | "worker_lost"
 >;

@@ -27,6 +27,8 @@ export interface ClaimRequest {
   readonly ref: string;
   /** Not renewed for so long, the claim ends; 0, or without `heartbeat.ack`: never for that reason. */
   readonly claimTtlSeconds: number;
+  /** Of all that runs in it, by the names of the limits; where both sides list `claim.limits`. */
+  readonly limits: Readonly<Record<string, number>>;
 }
 
 export interface ClaimResponse {
@@ -37,6 +39,12 @@ export interface ClaimResponse {
   readonly os: string;
   /** `x86_64` or `aarch64`. */
   readonly arch: string;
+  /** In force: what was asked for, within what the worker allows; empty where it enforces none. */
+  readonly limits: Readonly<Record<string, number>>;
+  /** What is in force between its programs and the host: `true`, `false` or a word. */
+  readonly layers: Readonly<Record<string, string>>;
+  /** Names of layers that are not, or are weaker than they are elsewhere. */
+  readonly missing: readonly string[];
 }
 
 export interface ClaimVerdict {
@@ -165,6 +173,8 @@ export interface ExecStartRequest {
   readonly stdinOpen: boolean;
   /** Chosen by the caller, unique within the claim; made by the worker if empty. */
   readonly execId: string;
+  /** CPU time of all its processes; 0: no limit of its own. Where both sides list `claim.limits`. */
+  readonly cpuLimitMs: number;
 }
 
 export interface ExecStarted {

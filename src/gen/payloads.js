@@ -173,6 +173,7 @@ export const outrigger = $root.outrigger = (() => {
             ExecStartRequest.prototype.retainBytes = $util.Long ? $util.Long.fromBits(0,0,true) : 0;
             ExecStartRequest.prototype.stdinOpen = false;
             ExecStartRequest.prototype.execId = "";
+            ExecStartRequest.prototype.cpuLimitMs = $util.Long ? $util.Long.fromBits(0,0,true) : 0;
 
             ExecStartRequest.encode = function (message, writer, _depth) {
                 if (!writer)
@@ -205,6 +206,8 @@ export const outrigger = $root.outrigger = (() => {
                     writer.uint32(80).bool(message.stdinOpen);
                 if (message.execId != null && $Object.hasOwnProperty.call(message, "execId") && message.execId !== "")
                     writer.uint32(90).string(message.execId);
+                if (message.cpuLimitMs != null && $Object.hasOwnProperty.call(message, "cpuLimitMs") && (typeof message.cpuLimitMs === "object" ? message.cpuLimitMs.low || message.cpuLimitMs.high : message.cpuLimitMs !== 0))
+                    writer.uint32(96).uint64(message.cpuLimitMs);
                 if (message.$unknowns != null && $Object.hasOwnProperty.call(message, "$unknowns"))
                     for (let i = 0; i < message.$unknowns.length; ++i)
                         writer.raw(message.$unknowns[i]);
@@ -357,6 +360,15 @@ export const outrigger = $root.outrigger = (() => {
                                 delete message.execId;
                             continue;
                         }
+                    case 12: {
+                            if (wireType !== 0)
+                                break;
+                            if (typeof (value = reader.uint64()) === "object" ? value.low || value.high : value !== 0)
+                                message.cpuLimitMs = value;
+                            else
+                                delete message.cpuLimitMs;
+                            continue;
+                        }
                     }
                     reader.skipType(wireType, _depth, tag);
                     if (!reader.discardUnknown) {
@@ -449,6 +461,16 @@ export const outrigger = $root.outrigger = (() => {
                 if (object.execId != null)
                     if (typeof object.execId !== "string" || object.execId.length)
                         message.execId = $String(object.execId);
+                if (object.cpuLimitMs != null)
+                    if (typeof object.cpuLimitMs === "object" ? object.cpuLimitMs.low || object.cpuLimitMs.high : $Number(object.cpuLimitMs) !== 0)
+                        if ($util.Long)
+                            message.cpuLimitMs = $util.Long.fromValue(object.cpuLimitMs, true);
+                        else if (typeof object.cpuLimitMs === "string")
+                            message.cpuLimitMs = $parseInt(object.cpuLimitMs, 10);
+                        else if (typeof object.cpuLimitMs === "number")
+                            message.cpuLimitMs = object.cpuLimitMs;
+                        else if (typeof object.cpuLimitMs === "object")
+                            message.cpuLimitMs = new $util.LongBits(object.cpuLimitMs.low >>> 0, object.cpuLimitMs.high >>> 0).toNumber(true);
                 return message;
             };
 
@@ -488,6 +510,11 @@ export const outrigger = $root.outrigger = (() => {
                         object.retainBytes = options.longs === $String ? "0" : typeof $BigInt !== "undefined" && options.longs === $BigInt ? $BigInt("0") : 0;
                     object.stdinOpen = false;
                     object.execId = "";
+                    if ($util.Long) {
+                        let long = new $util.Long(0, 0, true);
+                        object.cpuLimitMs = options.longs === $String ? long.toString() : options.longs === $Number ? long.toNumber() : typeof $BigInt !== "undefined" && options.longs === $BigInt ? long.toBigInt() : long;
+                    } else
+                        object.cpuLimitMs = options.longs === $String ? "0" : typeof $BigInt !== "undefined" && options.longs === $BigInt ? $BigInt("0") : 0;
                 }
                 if (message.claim != null && $Object.hasOwnProperty.call(message, "claim"))
                     object.claim = $root.outrigger.v1.Claim.toObject(message.claim, options, _depth + 1);
@@ -531,6 +558,13 @@ export const outrigger = $root.outrigger = (() => {
                     object.stdinOpen = message.stdinOpen;
                 if (message.execId != null && $Object.hasOwnProperty.call(message, "execId"))
                     object.execId = message.execId;
+                if (message.cpuLimitMs != null && $Object.hasOwnProperty.call(message, "cpuLimitMs"))
+                    if (typeof $BigInt !== "undefined" && options.longs === $BigInt)
+                        object.cpuLimitMs = typeof message.cpuLimitMs === "number" ? $BigInt(message.cpuLimitMs) : $util.Long.fromBits(message.cpuLimitMs.low >>> 0, message.cpuLimitMs.high >>> 0, true).toBigInt();
+                    else if (typeof message.cpuLimitMs === "number")
+                        object.cpuLimitMs = options.longs === $String ? $String(message.cpuLimitMs) : message.cpuLimitMs;
+                    else
+                        object.cpuLimitMs = options.longs === $String ? $util.Long.prototype.toString.call(message.cpuLimitMs) : options.longs === $Number ? new $util.LongBits(message.cpuLimitMs.low >>> 0, message.cpuLimitMs.high >>> 0).toNumber(true) : message.cpuLimitMs;
                 return object;
             };
 
@@ -2408,6 +2442,7 @@ export const outrigger = $root.outrigger = (() => {
 
             const ClaimRequest = function (properties) {
                 this.env = {};
+                this.limits = {};
                 if (properties)
                     for (let keys = $Object.keys(properties), i = 0; i < keys.length; ++i)
                         if (properties[keys[i]] != null && keys[i] !== "__proto__")
@@ -2420,6 +2455,7 @@ export const outrigger = $root.outrigger = (() => {
             ClaimRequest.prototype.repoUrl = "";
             ClaimRequest.prototype.ref = "";
             ClaimRequest.prototype.claimTtlSeconds = 0;
+            ClaimRequest.prototype.limits = $util.emptyObject;
 
             ClaimRequest.encode = function (message, writer, _depth) {
                 if (!writer)
@@ -2441,6 +2477,9 @@ export const outrigger = $root.outrigger = (() => {
                     writer.uint32(42).string(message.ref);
                 if (message.claimTtlSeconds != null && $Object.hasOwnProperty.call(message, "claimTtlSeconds") && message.claimTtlSeconds !== 0)
                     writer.uint32(48).uint32(message.claimTtlSeconds);
+                if (message.limits != null && $Object.hasOwnProperty.call(message, "limits"))
+                    for (let keys = $Object.keys(message.limits), i = 0; i < keys.length; ++i)
+                        writer.uint32(58).fork().uint32(10).string(keys[i]).uint32(17).double(message.limits[keys[i]]).ldelim();
                 if (message.$unknowns != null && $Object.hasOwnProperty.call(message, "$unknowns"))
                     for (let i = 0; i < message.$unknowns.length; ++i)
                         writer.raw(message.$unknowns[i]);
@@ -2555,6 +2594,42 @@ export const outrigger = $root.outrigger = (() => {
                                 delete message.claimTtlSeconds;
                             continue;
                         }
+                    case 7: {
+                            if (wireType !== 2)
+                                break;
+                            if (message.limits === $util.emptyObject)
+                                message.limits = {};
+                            let end2 = reader.size() + reader.pos;
+                            if (end2 > reader.len)
+                                throw $RangeError("index out of range");
+                            reader.len = end2;
+                            key = "";
+                            value = 0;
+                            while (reader.pos < end2) {
+                                let tag2 = reader.tag();
+                                wireType = tag2 & 7;
+                                switch (tag2 >>>= 3) {
+                                case 1:
+                                    if (wireType !== 2)
+                                        break;
+                                    key = reader.stringVerify();
+                                    continue;
+                                case 2:
+                                    if (wireType !== 1)
+                                        break;
+                                    value = reader.double();
+                                    continue;
+                                }
+                                reader.skipType(wireType, _depth, tag2);
+                            }
+                            if (reader.pos !== end2)
+                                throw $RangeError("index out of range");
+                            reader.len = end;
+                            if (key === "__proto__")
+                                $util.makeProp(message.limits, key);
+                            message.limits[key] = value;
+                            continue;
+                        }
                     }
                     reader.skipType(wireType, _depth, tag);
                     if (!reader.discardUnknown) {
@@ -2614,6 +2689,16 @@ export const outrigger = $root.outrigger = (() => {
                 if (object.claimTtlSeconds != null)
                     if ($Number(object.claimTtlSeconds) !== 0)
                         message.claimTtlSeconds = object.claimTtlSeconds >>> 0;
+                if (object.limits) {
+                    if (!$util.isObject(object.limits))
+                        throw $TypeError(".outrigger.v1.ClaimRequest.limits: object expected");
+                    message.limits = {};
+                    for (let keys = $Object.keys(object.limits), i = 0; i < keys.length; ++i) {
+                        if (keys[i] === "__proto__")
+                            $util.makeProp(message.limits, keys[i]);
+                        message.limits[keys[i]] = $Number(object.limits[keys[i]]);
+                    }
+                }
                 return message;
             };
 
@@ -2625,8 +2710,10 @@ export const outrigger = $root.outrigger = (() => {
                 if (_depth > $util.recursionLimit)
                     throw $Error("max depth exceeded");
                 let object = {};
-                if (options.objects || options.defaults)
+                if (options.objects || options.defaults) {
                     object.env = {};
+                    object.limits = {};
+                }
                 if (options.defaults) {
                     object.taskId = "";
                     if ($util.Long) {
@@ -2662,6 +2749,14 @@ export const outrigger = $root.outrigger = (() => {
                     object.ref = message.ref;
                 if (message.claimTtlSeconds != null && $Object.hasOwnProperty.call(message, "claimTtlSeconds"))
                     object.claimTtlSeconds = message.claimTtlSeconds;
+                if (message.limits && (keys2 = $Object.keys(message.limits)).length) {
+                    object.limits = {};
+                    for (let j = 0; j < keys2.length; ++j) {
+                        if (keys2[j] === "__proto__")
+                            $util.makeProp(object.limits, keys2[j]);
+                        object.limits[keys2[j]] = options.json && !$isFinite(message.limits[keys2[j]]) ? $String(message.limits[keys2[j]]) : message.limits[keys2[j]];
+                    }
+                }
                 return object;
             };
 
@@ -2675,6 +2770,9 @@ export const outrigger = $root.outrigger = (() => {
         v1.ClaimResponse = (function() {
 
             const ClaimResponse = function (properties) {
+                this.limits = {};
+                this.layers = {};
+                this.missing = [];
                 if (properties)
                     for (let keys = $Object.keys(properties), i = 0; i < keys.length; ++i)
                         if (properties[keys[i]] != null && keys[i] !== "__proto__")
@@ -2685,6 +2783,9 @@ export const outrigger = $root.outrigger = (() => {
             ClaimResponse.prototype.home = "";
             ClaimResponse.prototype.os = "";
             ClaimResponse.prototype.arch = "";
+            ClaimResponse.prototype.limits = $util.emptyObject;
+            ClaimResponse.prototype.layers = $util.emptyObject;
+            ClaimResponse.prototype.missing = $util.emptyArray;
 
             ClaimResponse.encode = function (message, writer, _depth) {
                 if (!writer)
@@ -2701,6 +2802,15 @@ export const outrigger = $root.outrigger = (() => {
                     writer.uint32(26).string(message.os);
                 if (message.arch != null && $Object.hasOwnProperty.call(message, "arch") && message.arch !== "")
                     writer.uint32(34).string(message.arch);
+                if (message.limits != null && $Object.hasOwnProperty.call(message, "limits"))
+                    for (let keys = $Object.keys(message.limits), i = 0; i < keys.length; ++i)
+                        writer.uint32(42).fork().uint32(10).string(keys[i]).uint32(17).double(message.limits[keys[i]]).ldelim();
+                if (message.layers != null && $Object.hasOwnProperty.call(message, "layers"))
+                    for (let keys = $Object.keys(message.layers), i = 0; i < keys.length; ++i)
+                        writer.uint32(50).fork().uint32(10).string(keys[i]).uint32(18).string(message.layers[keys[i]]).ldelim();
+                if (message.missing != null && message.missing.length)
+                    for (let i = 0; i < message.missing.length; ++i)
+                        writer.uint32(58).string(message.missing[i]);
                 if (message.$unknowns != null && $Object.hasOwnProperty.call(message, "$unknowns"))
                     for (let i = 0; i < message.$unknowns.length; ++i)
                         writer.raw(message.$unknowns[i]);
@@ -2714,7 +2824,7 @@ export const outrigger = $root.outrigger = (() => {
                     _depth = 0;
                 if (_depth > $Reader.recursionLimit)
                     throw $Error("max depth exceeded");
-                let end, message, value;
+                let end, message, key, value;
                 if (length === $undefined)
                     end = reader.len;
                 else {
@@ -2770,6 +2880,86 @@ export const outrigger = $root.outrigger = (() => {
                                 delete message.arch;
                             continue;
                         }
+                    case 5: {
+                            if (wireType !== 2)
+                                break;
+                            if (message.limits === $util.emptyObject)
+                                message.limits = {};
+                            let end2 = reader.size() + reader.pos;
+                            if (end2 > reader.len)
+                                throw $RangeError("index out of range");
+                            reader.len = end2;
+                            key = "";
+                            value = 0;
+                            while (reader.pos < end2) {
+                                let tag2 = reader.tag();
+                                wireType = tag2 & 7;
+                                switch (tag2 >>>= 3) {
+                                case 1:
+                                    if (wireType !== 2)
+                                        break;
+                                    key = reader.stringVerify();
+                                    continue;
+                                case 2:
+                                    if (wireType !== 1)
+                                        break;
+                                    value = reader.double();
+                                    continue;
+                                }
+                                reader.skipType(wireType, _depth, tag2);
+                            }
+                            if (reader.pos !== end2)
+                                throw $RangeError("index out of range");
+                            reader.len = end;
+                            if (key === "__proto__")
+                                $util.makeProp(message.limits, key);
+                            message.limits[key] = value;
+                            continue;
+                        }
+                    case 6: {
+                            if (wireType !== 2)
+                                break;
+                            if (message.layers === $util.emptyObject)
+                                message.layers = {};
+                            let end2 = reader.size() + reader.pos;
+                            if (end2 > reader.len)
+                                throw $RangeError("index out of range");
+                            reader.len = end2;
+                            key = "";
+                            value = "";
+                            while (reader.pos < end2) {
+                                let tag2 = reader.tag();
+                                wireType = tag2 & 7;
+                                switch (tag2 >>>= 3) {
+                                case 1:
+                                    if (wireType !== 2)
+                                        break;
+                                    key = reader.stringVerify();
+                                    continue;
+                                case 2:
+                                    if (wireType !== 2)
+                                        break;
+                                    value = reader.stringVerify();
+                                    continue;
+                                }
+                                reader.skipType(wireType, _depth, tag2);
+                            }
+                            if (reader.pos !== end2)
+                                throw $RangeError("index out of range");
+                            reader.len = end;
+                            if (key === "__proto__")
+                                $util.makeProp(message.layers, key);
+                            message.layers[key] = value;
+                            continue;
+                        }
+                    case 7: {
+                            if (wireType !== 2)
+                                break;
+                            if (!(message.missing && message.missing.length))
+                                message.missing = [];
+                            message.missing.push(reader.stringVerify());
+                            continue;
+                        }
                     }
                     reader.skipType(wireType, _depth, tag);
                     if (!reader.discardUnknown) {
@@ -2809,6 +2999,33 @@ export const outrigger = $root.outrigger = (() => {
                 if (object.arch != null)
                     if (typeof object.arch !== "string" || object.arch.length)
                         message.arch = $String(object.arch);
+                if (object.limits) {
+                    if (!$util.isObject(object.limits))
+                        throw $TypeError(".outrigger.v1.ClaimResponse.limits: object expected");
+                    message.limits = {};
+                    for (let keys = $Object.keys(object.limits), i = 0; i < keys.length; ++i) {
+                        if (keys[i] === "__proto__")
+                            $util.makeProp(message.limits, keys[i]);
+                        message.limits[keys[i]] = $Number(object.limits[keys[i]]);
+                    }
+                }
+                if (object.layers) {
+                    if (!$util.isObject(object.layers))
+                        throw $TypeError(".outrigger.v1.ClaimResponse.layers: object expected");
+                    message.layers = {};
+                    for (let keys = $Object.keys(object.layers), i = 0; i < keys.length; ++i) {
+                        if (keys[i] === "__proto__")
+                            $util.makeProp(message.layers, keys[i]);
+                        message.layers[keys[i]] = $String(object.layers[keys[i]]);
+                    }
+                }
+                if (object.missing) {
+                    if (!$Array.isArray(object.missing))
+                        throw $TypeError(".outrigger.v1.ClaimResponse.missing: array expected");
+                    message.missing = $Array(object.missing.length);
+                    for (let i = 0; i < object.missing.length; ++i)
+                        message.missing[i] = $String(object.missing[i]);
+                }
                 return message;
             };
 
@@ -2820,6 +3037,12 @@ export const outrigger = $root.outrigger = (() => {
                 if (_depth > $util.recursionLimit)
                     throw $Error("max depth exceeded");
                 let object = {};
+                if (options.arrays || options.defaults)
+                    object.missing = [];
+                if (options.objects || options.defaults) {
+                    object.limits = {};
+                    object.layers = {};
+                }
                 if (options.defaults) {
                     object.root = "";
                     object.home = "";
@@ -2834,6 +3057,28 @@ export const outrigger = $root.outrigger = (() => {
                     object.os = message.os;
                 if (message.arch != null && $Object.hasOwnProperty.call(message, "arch"))
                     object.arch = message.arch;
+                let keys2;
+                if (message.limits && (keys2 = $Object.keys(message.limits)).length) {
+                    object.limits = {};
+                    for (let j = 0; j < keys2.length; ++j) {
+                        if (keys2[j] === "__proto__")
+                            $util.makeProp(object.limits, keys2[j]);
+                        object.limits[keys2[j]] = options.json && !$isFinite(message.limits[keys2[j]]) ? $String(message.limits[keys2[j]]) : message.limits[keys2[j]];
+                    }
+                }
+                if (message.layers && (keys2 = $Object.keys(message.layers)).length) {
+                    object.layers = {};
+                    for (let j = 0; j < keys2.length; ++j) {
+                        if (keys2[j] === "__proto__")
+                            $util.makeProp(object.layers, keys2[j]);
+                        object.layers[keys2[j]] = message.layers[keys2[j]];
+                    }
+                }
+                if (message.missing && message.missing.length) {
+                    object.missing = $Array(message.missing.length);
+                    for (let j = 0; j < message.missing.length; ++j)
+                        object.missing[j] = message.missing[j];
+                }
                 return object;
             };
 

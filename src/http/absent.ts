@@ -4,7 +4,9 @@ import type { MiddlewareHandler } from "hono";
 import { CprgError } from "../core/errors.ts";
 import type { AppEnv } from "./env.ts";
 
-const RUNS_HERE: readonly string[] = ["jobs", "sandboxes", "execs", "languages"];
+const RUNS: readonly string[] = ["jobs", "sandboxes", "execs"];
+/** Of this host: what workers have is theirs to say. */
+const IS_HERE: readonly string[] = ["languages"];
 const RUNS_ON_WORKERS: readonly string[] = ["tasks", "workers", "worker-tokens"];
 
 /** Which parts a server has. */
@@ -19,7 +21,9 @@ export interface PresentParts {
 export function refuseAbsent(parts: PresentParts): MiddlewareHandler<AppEnv> {
   return async (c, next) => {
     const [, , part = ""] = c.req.path.split("/");
-    if (!parts.hasEngine && RUNS_HERE.includes(part)) throw noEngine();
+    const canRun = parts.hasEngine || parts.hasControlPlane;
+    if (!canRun && RUNS.includes(part)) throw noEngine();
+    if (!parts.hasEngine && IS_HERE.includes(part)) throw noEngine();
     if (!parts.hasControlPlane && RUNS_ON_WORKERS.includes(part)) throw noBridge();
     await next();
   };
@@ -29,7 +33,7 @@ function noEngine(): CprgError {
   const message = "Cannot answer: this server is a control plane, and runs nothing on its own host";
   return new CprgError("unimplemented", message, {
     reason: "NO_ENGINE",
-    hint: "Submit a task to /v1/tasks, or ask a server that was started with cprg serve",
+    hint: "Jobs, sandboxes and tasks run on its workers; languages are those of each worker",
   });
 }
 

@@ -42,6 +42,14 @@ export const problem: z.ZodType<Problem> = z.strictObject({
   request_id: id,
 });
 
+/** What was asked of a worker. */
+export const placement = z
+  .strictObject({ labels: z.record(text, text) })
+  .nullable()
+  .describe("What its worker must have; null: it is on this server's own host.");
+/** Which worker something is on. */
+export const workerId = text.nullable().describe("The worker that has it, or had it.");
+
 /** A job. */
 export const job: z.ZodType<JobView> = z.strictObject({
   job_id: id,
@@ -57,6 +65,8 @@ export const job: z.ZodType<JobView> = z.strictObject({
   limits,
   usage: usage.nullable(),
   labels: z.record(text, text),
+  placement,
+  worker_id: workerId,
   waiting: z
     .strictObject({ code: text, detail: text })
     .exactOptional()

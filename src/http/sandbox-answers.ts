@@ -4,7 +4,16 @@ import { z } from "zod";
 import { REASONS, STATUSES } from "../core/reasons.ts";
 import type { RunResultView } from "../record/outcome-view.ts";
 import type { ExecView, SandboxView } from "../sandboxes/views.ts";
-import { event, failure, limits, nextCursor, resultFields, usage } from "./answers.ts";
+import {
+  event,
+  failure,
+  limits,
+  nextCursor,
+  placement,
+  resultFields,
+  usage,
+  workerId,
+} from "./answers.ts";
 
 const text = z.string();
 const time = z.iso.datetime({ precision: 3 });
@@ -20,6 +29,8 @@ export const sandbox: z.ZodType<SandboxView> = z.strictObject({
   reason: reason.describe("Why it ended."),
   limits,
   labels: z.record(text, text),
+  placement,
+  worker_id: workerId,
   idle_seconds: z.number(),
   lifetime_seconds: z.number(),
   created_at: time,

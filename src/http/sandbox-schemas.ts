@@ -10,7 +10,7 @@ import {
   type TimeRule,
 } from "../sandboxes/bounds.ts";
 import { EXEC_LIMITS, type ExecRequest, type SandboxRequest } from "../sandboxes/spec.ts";
-import { askedLimits, refuseDroppedNames, shapeError } from "./schemas.ts";
+import { askedLimits, placementBody, refuseDroppedNames, shapeError } from "./schemas.ts";
 
 const text = z.string();
 const texts = z.record(z.string(), z.string());
@@ -30,12 +30,16 @@ function seconds({ default: value, least, ceiling }: TimeRule, what: string) {
 export const sandboxBody = z
   .strictObject({
     limits: askedLimits(LIMIT_NAMES),
-    labels: texts.optional().meta({ maxProperties: LABELS_MAX }),
+    labels: texts.optional().meta({ description: "Tags, for people.", maxProperties: LABELS_MAX }),
+    placement: placementBody.optional(),
     env: texts.optional().describe("Variables of everything that runs in it."),
     idle_seconds: seconds(IDLE_SECONDS, "It ends when it was not used for so long"),
     lifetime_seconds: seconds(LIFETIME_SECONDS, "It ends after so long in any case"),
   })
-  .meta({ description: "What to open.", examples: [{}, { limits: { wall_seconds: 30 } }] });
+  .meta({
+    description: "What to open.",
+    examples: [{}, { limits: { wall_seconds: 30 } }, { placement: { labels: { os: "linux" } } }],
+  });
 
 const wholeSide = z.number().meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });
 const side = wholeSide.optional().meta({ type: "integer", minimum: 1, maximum: TERMINAL_SIDE_MAX });

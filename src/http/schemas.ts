@@ -47,9 +47,14 @@ export function askedLimits(names: readonly LimitName[]) {
     });
 }
 
-const placement = z
-  .strictObject({ labels: texts.optional() })
-  .describe("Where it may run. This server has no workers: labels cannot be matched.");
+/** On which worker something is to run. */
+export const placementBody = z
+  .strictObject({ labels: texts.optional().meta({ maxProperties: LABELS_MAX }) })
+  .meta({
+    description:
+      "On a worker of the tenant, or a shared one, that has these labels; {}: on any. Left out: on this server's own host, or on any worker where it has none.",
+    examples: [{ labels: { gpu: "a100" } }, {}],
+  });
 
 /** The body of `POST /v1/jobs`. */
 export const jobBody = z
@@ -73,7 +78,7 @@ export const jobBody = z
       description: "Tags, to find jobs by.",
       maxProperties: LABELS_MAX,
     }),
-    placement: placement.optional(),
+    placement: placementBody.optional(),
     kill_grace_seconds: z.number().optional().meta({
       description: "Time between SIGTERM and SIGKILL when it is cancelled.",
       minimum: 0,
@@ -144,8 +149,7 @@ export function parse<T extends z.ZodType>(schema: T, value: unknown): z.output<
 
 function requestOf(parsed: z.output<typeof jobBody>, body: unknown): JobRequest {
   refuseDroppedNames(body);
-  const { stdin_base64, kill_grace_seconds, files, placement: place, ...rest } = parsed;
-  if (place !== undefined) checkPlacement(body);
+  const { stdin_base64, kill_grace_seconds, files, ...rest } = parsed;
   return {
     ...rest,
     stdinBase64: stdin_base64,
@@ -158,22 +162,12 @@ function modeOf(mode: number | string | undefined): number | undefined {
   return typeof mode === "string" ? Number.parseInt(mode, 8) : mode;
 }
 
-/** A job that asks for a place which nobody can give it would wait for ever. */
-function checkPlacement(body: unknown): void {
-  const { labels } = (body as { placement: { labels?: object } }).placement;
-  const [name] = Object.getOwnPropertyNames(labels ?? {});
-  if (name === undefined) return;
-  throw invalid(
-    `placement.labels.${name.slice(0, 64)}`,
-    "Cannot place job by labels: this server has no workers, and runs jobs itself",
-    "Leave placement out; labels tag a job",
-  );
-}
-
 /** zod's records leave `__proto__` out without a word. */
 export function refuseDroppedNames(body: unknown): void {
-  for (const field of ["env", "labels"]) {
-    if (Object.hasOwn((body as Record<string, unknown>)[field] ?? {}, "__proto__")) {
+  const { env, labels, placement } = body as Record<string, unknown>;
+  const placed = (placement as { readonly labels?: unknown } | undefined)?.labels;
+  for (const [field, names] of Object.entries({ env, labels, "placement.labels": placed })) {
+    if (Object.hasOwn(names ?? {}, "__proto__")) {
       throw invalid(`${field}.__proto__`, `Cannot use ${field}.__proto__: not a name`);
     }
   }

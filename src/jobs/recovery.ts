@@ -55,14 +55,14 @@ async function knownMs(job: Job, events: RecoveryOptions["events"]): Promise<num
   return Math.max(0, Date.parse(at) - job.startedAt);
 }
 
-/** Bounded by the queue: every round takes one job out of it, or ends the loop. */
+/** Bounded by the queues: every round takes one job out of them, or ends the loop. */
 async function failQueued({ jobs, clock, onTerminal }: RecoveryOptions): Promise<number> {
   const outcome = neverRan("interrupted", {
     message: "The server ended while the job was queued, and was told not to run it",
   });
   for (let failed = 0; ; failed++) {
-    const job = await jobs.next([]);
-    if (job === null) return failed;
+    const job = (await jobs.next([])) ?? (await jobs.placed({ limit: 1 }))[0];
+    if (job === undefined) return failed;
     const ended = await jobs.finish(job.id, null, outcome, clock.now());
     if (ended === null) return failed;
     onTerminal(ended);

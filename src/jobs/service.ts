@@ -9,9 +9,11 @@ import { CprgError } from "../core/errors.ts";
 import { isId, newId, shownId } from "../core/ids.ts";
 import type { Job, JobSpec } from "../core/job.ts";
 import type { Log } from "../core/log.ts";
+import type { Placement } from "../core/placement.ts";
 import { isTerminal, type Status } from "../core/reasons.ts";
 import type { SecretSet } from "../core/secrets.ts";
 import type { ExecProvider } from "../provider/contract.ts";
+import { noWorkers, type WorkerPool } from "../provider/placement.ts";
 import { exportLog } from "../record/export.ts";
 import { neverRan } from "../record/failed-outcome.ts";
 import type { Feed } from "../record/feed.ts";
@@ -25,6 +27,8 @@ import type { EventLine, JobQuery, Store } from "../store/contract.ts";
 import { checkCodeFile } from "./file-rules.ts";
 import { pruneArtifacts } from "./keep-artifacts.ts";
 import type { JobLanguage, JobLanguages } from "./languages.ts";
+import { PlacedQueue } from "./placed-queue.ts";
+import { checkPlacedSpec } from "./placed-spec.ts";
 import { JOB_SLOTS_DEFAULT, JobQueue, TENANT_CONCURRENCY_DEFAULT } from "./queue.ts";
 import { type Recovered, recoverJobs } from "./recovery.ts";
 import { type JobView, jobView, resultHead } from "./views.ts";
@@ -43,6 +47,10 @@ export interface JobServiceOptions {
   readonly store: Store;
   readonly feed: Feed;
   readonly provider: ExecProvider;
+  /** Workers for jobs that are placed on one; without it none can be. */
+  readonly pool?: WorkerPool;
+  /** What is asked for where nothing is; without it jobs run on this host. */
+  readonly placement?: Placement;
   readonly languages: JobLanguages;
   /** Keeps the files that programs leave in /workspace/out; nobody does without one. */
   readonly artifacts?: ArtifactStore;
@@ -95,6 +103,7 @@ export class JobService {
   readonly #options: JobServiceOptions;
   readonly #clock: Clock;
   readonly #queue: JobQueue;
+  readonly #placed: PlacedQueue | null;
   readonly #waits = new TerminalWaits();
   readonly #slots: number;
   readonly #tenantConcurrency: number;
@@ -126,6 +135,12 @@ export class JobService {
       ...(finishRetryMs === undefined ? {} : { finishRetryMs }),
       ...(artifacts === undefined ? {} : { artifacts }),
     });
+    const { pool } = options;
+    const onTerminal = (job: Job): void => this.#onTerminal(job);
+    this.#placed =
+      pool === undefined
+        ? null
+        : new PlacedQueue({ ...options, jobs: store.jobs, pool, clock: this.#clock, onTerminal });
   }
 
   /** Why no job can be kept now, or null. Those who ask at once share one look. */
@@ -164,6 +179,7 @@ export class JobService {
     });
     await this.pruneArtifacts();
     this.#queue.start();
+    await this.#placed?.start();
     return recovered;
   }
 
@@ -173,7 +189,7 @@ export class JobService {
    */
   async stop(graceMs: number): Promise<void> {
     this.#isStopping = true;
-    await this.#queue.close(graceMs);
+    await Promise.all([this.#queue.close(graceMs), this.#placed?.close(graceMs)]);
     this.#waits.wakeAll();
   }
 
@@ -183,20 +199,22 @@ export class JobService {
    * @param options `signal`: gives up what is not queued yet; its reason is thrown
    * @throws CprgError `unavailable` with reason QUEUE_FULL or STOPPING, `resource_exhausted` with
    *   reason TENANT_STORAGE_FULL, NO_INTERPRETER, or
-   *   `invalid_argument` when a file would take the place of the code
+   *   `invalid_argument` when a file would take the place of the code; `failed_precondition` with
+   *   reason NO_WORKERS for one that cannot be placed here
    */
   async submit(
     tenant: string,
-    spec: JobSpec,
+    asked: JobSpec,
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<Job> {
+    const spec = this.#placedSpec(asked);
     await this.#checkSpec(spec);
     const job = queuedJob(tenant, spec, this.#clock.now());
     await this.#insert(job, () => {
       signal?.throwIfAborted();
       return this.#options.store.jobs.insert(job, spec);
     });
-    this.#queue.wake();
+    this.#added(job);
     return job;
   }
 
@@ -210,10 +228,11 @@ export class JobService {
    */
   async submitOnce(
     tenant: string,
-    spec: JobSpec,
+    asked: JobSpec,
     { key, bodyHash, signal }: OnceRequest,
   ): Promise<{ readonly job: Job; readonly isEarlier: boolean }> {
     const { jobs } = this.#options.store;
+    const spec = this.#placedSpec(asked);
     const job = queuedJob(tenant, spec, this.#clock.now());
     const request = { key, bodyHash, since: job.createdAt - ONCE_WINDOW_MS };
     let earlier = await jobs.earlier(tenant, request);
@@ -223,7 +242,7 @@ export class JobService {
         signal?.throwIfAborted();
         return jobs.insertOnce(job, spec, request);
       });
-      this.#queue.wake();
+      if (earlier === null) this.#added(job);
     }
     if (earlier === null) return { job, isEarlier: false };
     if (earlier.bodyHash !== bodyHash) throw keyReused(key);
@@ -244,7 +263,8 @@ export class JobService {
 
   /** A job as clients see it, with why it waits. */
   view(job: Job): JobView {
-    return jobView(job, job.status === "queued" ? this.#queue.waiting(job) : null);
+    const queue = job.placement === null ? this.#queue : this.#placed;
+    return jobView(job, job.status === "queued" ? (queue?.waiting(job) ?? null) : null);
   }
 
   /**
@@ -260,12 +280,12 @@ export class JobService {
     const { jobs } = this.#options.store;
     const cancelled = await jobs.finish(id, null, neverRan("user"), this.#clock.now());
     if (cancelled !== null) {
-      this.#queue.stopJob(id, 0);
+      this.#stopJob(id, 0);
       this.#onTerminal(cancelled);
       return cancelled;
     }
     const spec = await jobs.spec(id);
-    this.#queue.stopJob(id, (spec?.killGraceSeconds ?? 0) * 1000);
+    this.#stopJob(id, (spec?.killGraceSeconds ?? 0) * 1000);
     await wait.ended;
     return await this.get(tenant, id);
   }
@@ -353,7 +373,7 @@ export class JobService {
     return {
       slots: this.#slots,
       tenantConcurrency: this.#tenantConcurrency,
-      running: this.#queue.running(tenant),
+      running: this.#queue.running(tenant) + (this.#placed?.running(tenant) ?? 0),
       queued: await this.#options.store.jobs.queuedCount(tenant),
     };
   }
@@ -363,8 +383,26 @@ export class JobService {
     this.#waits.wake(job.id);
   }
 
+  #placedSpec(spec: JobSpec): JobSpec {
+    return { ...spec, placement: spec.placement ?? this.#options.placement ?? null };
+  }
+
+  #added(job: Job): void {
+    if (job.placement === null) this.#queue.wake();
+    else this.#placed?.add(job);
+  }
+
+  #stopJob(id: string, graceMs: number): void {
+    if (!this.#queue.stopJob(id, graceMs)) this.#placed?.stopJob(id);
+  }
+
   async #checkSpec(spec: JobSpec): Promise<void> {
     if (this.#isStopping) throw stopping();
+    if (spec.placement !== null) {
+      if (this.#placed === null) throw noWorkers("run a job");
+      checkPlacedSpec(spec);
+      return;
+    }
     if (spec.code === null) return;
     const language = await this.#options.languages.resolve(spec.language);
     checkCodeFile(spec.files, language.fileName);
@@ -405,6 +443,8 @@ function queuedJob(tenant: string, spec: JobSpec, createdAt: number): Job {
     language: spec.language,
     limits: spec.limits,
     labels: spec.labels,
+    placement: spec.placement,
+    workerId: null,
     createdAt,
     startedAt: null,
     finishedAt: null,

@@ -6,6 +6,7 @@
 import { invalid } from "../core/errors.ts";
 import type { JobFile, JobSpec } from "../core/job.ts";
 import { CEILING_LIMITS, type Limits, parseLimits } from "../core/limits.ts";
+import { placementOf } from "../core/placement.ts";
 import {
   checkArgs,
   checkEnv,
@@ -40,6 +41,9 @@ export interface JobRequest {
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly limits?: unknown;
   readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly placement?:
+    | { readonly labels?: Readonly<Record<string, string>> | undefined }
+    | undefined;
   readonly killGraceSeconds?: number | undefined;
 }
 
@@ -66,6 +70,7 @@ export function jobSpec(request: JobRequest, ceilings: Limits = CEILING_LIMITS):
     env,
     limits,
     labels: checkedLabels(request.labels ?? {}),
+    placement: placementOf(request.placement),
     killGraceSeconds: graceOf(request.killGraceSeconds),
   };
 }

@@ -3,6 +3,7 @@
 import { timestamp } from "../core/clock.ts";
 import type { Job } from "../core/job.ts";
 import type { Limits } from "../core/limits.ts";
+import type { Placement } from "../core/placement.ts";
 import type { Status } from "../core/reasons.ts";
 import { type OutcomeView, outcomeView, type RunResultView } from "../record/outcome-view.ts";
 
@@ -23,6 +24,8 @@ export interface JobView extends OutcomeView {
   readonly finished_at: string | null;
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  readonly placement: Placement | null;
+  readonly worker_id: string | null;
   readonly waiting?: WaitingView;
 }
 
@@ -39,6 +42,8 @@ export function jobView(job: Job, waiting: WaitingView | null = null): JobView {
     ...outcomeView(job.outcome),
     limits: job.limits,
     labels: job.labels,
+    placement: job.placement,
+    worker_id: job.workerId,
     ...(waiting === null ? {} : { waiting }),
   };
 }

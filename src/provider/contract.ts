@@ -233,14 +233,18 @@ export interface Exec {
   readonly outcome: Promise<Outcome>;
 }
 
-/** A lease of the richer kind. */
-export interface ExecLease extends SandboxLease, EntryTransfers {
+/** A lease that is held for programs and files of others, on this host or elsewhere. */
+export interface HeldLease extends SandboxLease, EntryTransfers {
   /** What is in force here. */
   readonly layers: Layers;
   /** Guarantees that are not. */
   readonly missing: readonly string[];
-  /** It was built before anyone asked for it, and may have died while it waited. */
-  readonly wasWaiting?: boolean;
+  /** False: of the limits of its programs only time and output hold. Default: true. */
+  readonly enforcesLimits?: boolean;
+  /** Beneath the variables of its programs; without it those of a sandbox of this host. */
+  readonly variables?: Readonly<Record<string, string>>;
+  /** Aborted when it has ended, also by itself; without it whoever uses it finds out. */
+  readonly gone?: AbortSignal;
   /**
    * Starts a program.
    *
@@ -248,6 +252,12 @@ export interface ExecLease extends SandboxLease, EntryTransfers {
    *   the sandbox ended and it may have
    */
   exec(spec: ExecSpec): Promise<Exec>;
+}
+
+/** A lease of the local engine. */
+export interface ExecLease extends HeldLease {
+  /** It was built before anyone asked for it, and may have died while it waited. */
+  readonly wasWaiting?: boolean;
   /** Puts one file (from memory) into the sandbox, by a process inside. */
   putFile(path: string, content: Uint8Array, mode?: number): Promise<void>;
   /**

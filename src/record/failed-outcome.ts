@@ -36,6 +36,8 @@ export function setupReason(thrown: unknown): Reason {
       return "no_interpreter";
     case "DISK_FULL":
       return "disk_full";
+    case "WORKER_LOST":
+      return "worker_lost";
     default:
       return "setup_failed";
   }

@@ -116,14 +116,7 @@ export class LocalLanguages {
    * @throws CprgError `failed_precondition` with reason NO_INTERPRETER, saying how to install it
    */
   resolve(name: string): Promise<LocalLanguage> {
-    if (!isLanguage(name)) {
-      return Promise.reject(
-        new CprgError("invalid_argument", `Unknown language "${name.slice(0, 64)}"`, {
-          field: "language",
-          hint: `One of ${LANGUAGE_NAMES.join(", ")}; any other program runs as argv`,
-        }),
-      );
-    }
+    if (!isLanguage(name)) return Promise.reject(unknownLanguage(name));
     let found = this.#found.get(name);
     if (found === undefined) {
       found = this.#search(name);
@@ -233,6 +226,18 @@ async function versionOf(
   }
   if (result.status !== 0) return null;
   return kind.version.exec(result.stdout || result.stderr)?.[1] ?? null;
+}
+
+/** @throws CprgError `invalid_argument` for a language that no host has */
+export function checkLanguageName(name: string): void {
+  if (!isLanguage(name)) throw unknownLanguage(name);
+}
+
+function unknownLanguage(name: string): CprgError {
+  return new CprgError("invalid_argument", `Unknown language "${name.slice(0, 64)}"`, {
+    field: "language",
+    hint: `One of ${LANGUAGE_NAMES.join(", ")}; any other program runs as argv`,
+  });
 }
 
 function noInterpreter(name: LanguageName, named?: string): CprgError {

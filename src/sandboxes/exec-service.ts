@@ -19,7 +19,8 @@ import { TerminalWaits } from "../record/terminal-waits.ts";
 import type { EventLine, ExecPage, Store } from "../store/contract.ts";
 import { LiveExec } from "./live-exec.ts";
 import type { OpenSandbox } from "./open-sandbox.ts";
-import { type ExecRequest, execPlan } from "./spec.ts";
+import { LIMITS_EVERYWHERE } from "./placed.ts";
+import { type ExecRequest, execPlan, namesOf } from "./spec.ts";
 import { execResultHead } from "./views.ts";
 
 /** What a service of execs works with. */
@@ -84,6 +85,7 @@ export class ExecService {
   ): Promise<ExecRecord> {
     const sandbox = await this.#options.sandbox(tenant, sandboxId);
     const plan = execPlan(request, { ...sandbox.spec, ceilings });
+    checkEnforced(sandbox, request);
     // Held until the exec itself is noted: a sandbox must not go idle in between.
     using place = sandbox.placeForExec();
     using held = new DisposableStack();
@@ -227,6 +229,22 @@ export class ExecService {
     feed.advanced(`exec:${id}`);
     this.#waits.wake(id);
   }
+}
+
+/** What is asked for and cannot be had is refused, and not silently left out. */
+function checkEnforced({ lease }: OpenSandbox, { limits }: ExecRequest): void {
+  if (lease.enforcesLimits !== false) return;
+  const name = namesOf(limits).find((each) => !LIMITS_EVERYWHERE.includes(each));
+  if (name === undefined) return;
+  throw new CprgError(
+    "failed_precondition",
+    `Cannot use limits.${name}: the worker of this sandbox enforces no such limit`,
+    {
+      reason: "LIMIT_NOT_ENFORCED",
+      field: `limits.${name}`,
+      hint: "Ask for limits when the sandbox is opened, and it gets a worker that enforces them",
+    },
+  );
 }
 
 function notFound(id: string): CprgError {

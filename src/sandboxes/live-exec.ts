@@ -6,7 +6,7 @@ import type { ExecRecord } from "../core/exec.ts";
 import type { Log } from "../core/log.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
-import type { Exec, ExecLease, ExecSpec, TerminalSize } from "../provider/contract.ts";
+import type { Exec, ExecSpec, HeldLease, TerminalSize } from "../provider/contract.ts";
 import { neverRan, notRecorded, outcomeError, setupReason } from "../record/failed-outcome.ts";
 import { Recorder } from "../record/recorder.ts";
 import { sandboxVariables } from "../sandbox/variables.ts";
@@ -18,7 +18,7 @@ import type { ExecPlan } from "./spec.ts";
 export interface LiveExecOptions {
   readonly record: ExecRecord;
   readonly plan: ExecPlan;
-  readonly lease: ExecLease;
+  readonly lease: HeldLease;
   readonly clock: Clock;
   readonly log: Log;
   /** Commits events of this exec, in order. */
@@ -159,7 +159,10 @@ export class LiveExec {
       executable,
       arguments: args,
       directory: plan.directory ?? lease.root,
-      variables: sandboxVariables(plan.env),
+      variables:
+        lease.variables === undefined
+          ? sandboxVariables(plan.env)
+          : { ...lease.variables, ...plan.env },
       limits: { wall_seconds, cpu_seconds, output_kb },
       signal: this.#abort.signal,
       ...(plan.stdin === null ? {} : { stdin: plan.stdin }),

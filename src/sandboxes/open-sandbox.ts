@@ -6,7 +6,7 @@
 import { CprgError } from "../core/errors.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import { startTimer, type Timer } from "../core/timer.ts";
-import type { ExecLease } from "../provider/contract.ts";
+import type { HeldLease } from "../provider/contract.ts";
 import { EXECS_MAX, TRANSFERS_MAX } from "./bounds.ts";
 import type { LiveExec } from "./live-exec.ts";
 import type { SandboxSpec } from "./spec.ts";
@@ -22,7 +22,7 @@ export interface EndRequest {
 export interface OpenSandboxParts {
   readonly record: SandboxRecord;
   readonly spec: SandboxSpec;
-  readonly lease: ExecLease;
+  readonly lease: HeldLease;
   /** Called once, when everything in it is gone: stores the end. */
   onEnded(reason: SandboxEnd): Promise<void>;
   /** Called when its lease could not be given back. */
@@ -53,9 +53,13 @@ export class OpenSandbox {
 
   constructor(parts: OpenSandboxParts) {
     this.#parts = parts;
-    const { lifetimeSeconds } = parts.spec;
+    const { spec, lease } = parts;
+    const { lifetimeSeconds } = spec;
     this.#lifetime = startTimer(lifetimeSeconds * 1000, () => this.#endOnTime("lifetime"));
     this.#restartIdle();
+    const { gone } = lease;
+    gone?.addEventListener("abort", () => this.#lost(gone), { once: true });
+    if (gone?.aborted === true) this.#lost(gone);
   }
 
   get record(): SandboxRecord {
@@ -66,7 +70,7 @@ export class OpenSandbox {
     return this.#parts.spec;
   }
 
-  get lease(): ExecLease {
+  get lease(): HeldLease {
     return this.#parts.lease;
   }
 
@@ -186,6 +190,12 @@ export class OpenSandbox {
     this.#idle?.clear();
     if (this.#uses > 0 || this.#ending !== null) return;
     this.#idle = startTimer(this.#parts.spec.idleSeconds * 1000, () => this.#endOnTime("idle"));
+  }
+
+  /** Its worker, or the claim there, has ended by itself; after its own end this says nothing new. */
+  #lost({ reason }: AbortSignal): void {
+    const isLost = CprgError.is(reason) && reason.reason === "WORKER_LOST";
+    void this.end({ reason: isLost ? "worker_lost" : "interrupted", graceMs: 0 });
   }
 
   #endOnTime(reason: "idle" | "lifetime"): void {

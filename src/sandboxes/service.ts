@@ -9,9 +9,11 @@ import { CprgError } from "../core/errors.ts";
 import { isId, newId, shownId } from "../core/ids.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Log } from "../core/log.ts";
+import type { Placement } from "../core/placement.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { SecretSet } from "../core/secrets.ts";
-import type { ExecProvider, Reservation } from "../provider/contract.ts";
+import type { ExecProvider, HeldLease, Reservation } from "../provider/contract.ts";
+import type { WorkerClaim, WorkerPool } from "../provider/placement.ts";
 import type { Feed } from "../record/feed.ts";
 import { storeEnd } from "../record/finisher.ts";
 import { checkStoredBytes } from "../record/stored-bytes.ts";
@@ -21,6 +23,7 @@ import { ADMISSION_WAIT_MS, TENANT_SANDBOXES_DEFAULT } from "./bounds.ts";
 import { ExecService } from "./exec-service.ts";
 import { SandboxFiles } from "./files.ts";
 import { OpenSandbox, sandboxEnded } from "./open-sandbox.ts";
+import { claimWorker } from "./placed.ts";
 import { type RecoveredSandboxes, recoverSandboxes } from "./recovery.ts";
 import type { SandboxSpec } from "./spec.ts";
 
@@ -31,6 +34,10 @@ export interface SandboxServiceOptions {
   readonly store: Store;
   readonly feed: Feed;
   readonly provider: ExecProvider;
+  /** Workers for those that are placed on one; without it none can be. */
+  readonly pool?: WorkerPool;
+  /** What is asked for where nothing is; without it they are opened on this host. */
+  readonly placement?: Placement;
   /** Signs exports. */
   readonly signingKey: SealKey;
   /** Id of this instance of the server. */
@@ -52,7 +59,13 @@ export interface SandboxServiceOptions {
 }
 
 /** One that is being opened, as far as others have to know. */
-type Opening = Pick<SandboxRecord, "tenant" | "limits">;
+type Opening = Pick<SandboxRecord, "tenant" | "limits" | "placement">;
+
+interface Wanted {
+  readonly tenant: string;
+  readonly spec: SandboxSpec;
+  readonly signal: AbortSignal | undefined;
+}
 
 /** Sandboxes as tenants use them. */
 export class SandboxService {
@@ -139,10 +152,12 @@ export class SandboxService {
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<SandboxRecord> {
     this.#checkRoom(tenant);
-    this.#checkMemory(tenant, spec.limits);
-    const opening = { tenant, limits: spec.limits };
+    const { limits } = spec;
+    const placement = spec.placement ?? this.#options.placement ?? null;
+    if (placement === null) this.#checkMemory(tenant, limits);
+    const opening = { tenant, limits, placement };
     this.#opening.push(opening);
-    const work = this.#create(tenant, spec, signal);
+    const work = this.#create(tenant, { ...spec, placement }, signal);
     this.#openings.add(work);
     try {
       return await work;
@@ -189,12 +204,11 @@ export class SandboxService {
   }
 
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
-    const { provider, store, tenantBytesMax: bytesMax, secrets } = this.#options;
+    const { store, tenantBytesMax: bytesMax, secrets } = this.#options;
     using held = new DisposableStack();
     held.use(secrets?.hold(Object.values(spec.env)));
     await checkStoredBytes(store, tenant, { what: "open a sandbox", bytesMax });
-    const reservation = await this.#reserve(tenant, spec.limits, signal);
-    const { lease, record } = await this.#acquire({ tenant, spec, reservation, signal });
+    const { lease, record } = await this.#acquire({ tenant, spec, signal });
     try {
       signal?.throwIfAborted();
       await store.sandboxes.insert(record);
@@ -205,7 +219,7 @@ export class SandboxService {
     const untilEnded = held.move();
     const sandbox = new OpenSandbox({
       record,
-      spec,
+      spec: { ...spec, limits: record.limits },
       lease,
       onEnded: async (reason) => {
         await this.#ended(record.id, reason);
@@ -214,7 +228,7 @@ export class SandboxService {
       onStuck: (error) => this.#stuck(record.id, error),
     });
     this.#open.set(record.id, sandbox);
-    this.#options.log.info("sandbox opened", { sandbox_id: record.id, provider: provider.name });
+    this.#options.log.info("sandbox opened", { sandbox_id: record.id, worker: record.workerId });
     if (signal?.aborted) {
       // Nobody learns of it, so nobody would end it.
       await sandbox.end({ reason: "user", graceMs: 0 });
@@ -223,29 +237,43 @@ export class SandboxService {
     return record;
   }
 
-  async #acquire(wanted: {
-    tenant: string;
-    spec: SandboxSpec;
-    reservation: Reservation;
-    signal: AbortSignal | undefined;
-  }) {
-    const { provider, instance } = this.#options;
-    const { tenant, spec, reservation, signal } = wanted;
+  async #acquire({ tenant, spec, signal }: Wanted) {
+    const id = newId();
+    const claim = spec.placement === null ? null : await this.#claim(id, { tenant, spec, signal });
+    const lease: HeldLease = claim ?? (await this.#openHere({ tenant, spec, signal }));
+    const record: SandboxRecord = {
+      id,
+      tenant,
+      limits: claim?.limits ?? spec.limits,
+      labels: spec.labels,
+      placement: spec.placement,
+      workerId: claim?.workerId ?? null,
+      idleSeconds: spec.idleSeconds,
+      lifetimeSeconds: spec.lifetimeSeconds,
+      createdAt: this.#clock.now(),
+      endedAt: null,
+      reason: null,
+      instance: this.#options.instance,
+    };
+    return { lease, record };
+  }
+
+  /** Claims a worker for it, within the time that a new one may wait. */
+  async #claim(id: string, { tenant, spec, signal }: Wanted): Promise<WorkerClaim> {
+    const { pool, admissionWaitMs: waitMs = ADMISSION_WAIT_MS } = this.#options;
+    const placement = { id, tenant, spec, createdAt: this.#clock.now() };
+    const stop = this.#anyOf(signal);
     try {
-      const lease = await provider.open(reservation, { signal: this.#anyOf(signal) });
-      const record: SandboxRecord = {
-        id: newId(),
-        tenant,
-        limits: spec.limits,
-        labels: spec.labels,
-        idleSeconds: spec.idleSeconds,
-        lifetimeSeconds: spec.lifetimeSeconds,
-        createdAt: this.#clock.now(),
-        endedAt: null,
-        reason: null,
-        instance,
-      };
-      return { lease, record };
+      return await claimWorker(pool, placement, { waitMs, signal: stop });
+    } catch (error) {
+      throw this.#isStopping ? stopping() : error;
+    }
+  }
+
+  async #openHere({ tenant, spec, signal }: Wanted): Promise<HeldLease> {
+    const reservation = await this.#reserve(tenant, spec.limits, signal);
+    try {
+      return await this.#options.provider.open(reservation, { signal: this.#anyOf(signal) });
     } catch (error) {
       reservation.cancel();
       throw error;
@@ -284,7 +312,7 @@ export class SandboxService {
   /** An open one holds its memory for hours: what is left must be enough for the others. */
   #checkMemory(tenant: string, { mem_mb: asked }: Limits): void {
     const { tenantMemMb: most = Number.POSITIVE_INFINITY } = this.#options;
-    const own = this.#held().filter((one) => one.tenant === tenant);
+    const own = this.#held().filter((one) => one.tenant === tenant && one.placement === null);
     const held = own.reduce((sum, { limits }) => sum + limits.mem_mb, 0);
     if (held + asked <= most) return;
     throw new CprgError(

@@ -4,7 +4,14 @@
  */
 
 import { invalid } from "../core/errors.ts";
-import { LIMIT_RULES, type Limits, parseLimits } from "../core/limits.ts";
+import {
+  LIMIT_NAMES,
+  LIMIT_RULES,
+  type LimitName,
+  type Limits,
+  parseLimits,
+} from "../core/limits.ts";
+import { type Placement, placementOf } from "../core/placement.ts";
 import {
   checkArgs,
   checkEnv,
@@ -21,6 +28,9 @@ import { IDLE_SECONDS, LIFETIME_SECONDS, TERMINAL_SIDE_MAX, type TimeRule } from
 export interface SandboxRequest {
   readonly limits?: unknown;
   readonly labels?: Readonly<Record<string, string>> | undefined;
+  readonly placement?:
+    | { readonly labels?: Readonly<Record<string, string>> | undefined }
+    | undefined;
   readonly env?: Readonly<Record<string, string>> | undefined;
   readonly idleSeconds?: number | undefined;
   readonly lifetimeSeconds?: number | undefined;
@@ -30,6 +40,10 @@ export interface SandboxRequest {
 export interface SandboxSpec {
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  /** What its worker must have; null: none was asked for. */
+  readonly placement: Placement | null;
+  /** Limits that were asked for: on a worker that enforces none they cannot be had. */
+  readonly askedLimits: readonly LimitName[];
   /** Variables of every exec; never stored. */
   readonly env: Readonly<Record<string, string>>;
   readonly idleSeconds: number;
@@ -49,10 +63,17 @@ export function sandboxSpec(request: SandboxRequest, ceilings: Limits): SandboxS
   return {
     limits: parseLimits(request.limits, ceilings),
     labels: checkedLabels(request.labels ?? {}),
+    placement: placementOf(request.placement),
+    askedLimits: namesOf(request.limits),
     env,
     idleSeconds: timeOf("idle_seconds", request.idleSeconds, IDLE_SECONDS),
     lifetimeSeconds: timeOf("lifetime_seconds", request.lifetimeSeconds, LIFETIME_SECONDS),
   };
+}
+
+/** Names of limits that were asked for, as far as they are any. */
+export function namesOf(limits: unknown): readonly LimitName[] {
+  return LIMIT_NAMES.filter((name) => Object.hasOwn(Object(limits), name));
 }
 
 function timeOf(field: string, asked: number | undefined, rule: TimeRule): number {

@@ -3,6 +3,7 @@
 import { timestamp } from "../core/clock.ts";
 import type { ExecRecord } from "../core/exec.ts";
 import type { Limits } from "../core/limits.ts";
+import type { Placement } from "../core/placement.ts";
 import type { Reason } from "../core/reasons.ts";
 import type { SandboxRecord } from "../core/sandbox.ts";
 import { type OutcomeView, outcomeView } from "../record/outcome-view.ts";
@@ -15,6 +16,8 @@ export interface SandboxView {
   readonly reason: Reason | null;
   readonly limits: Limits;
   readonly labels: Readonly<Record<string, string>>;
+  readonly placement: Placement | null;
+  readonly worker_id: string | null;
   readonly idle_seconds: number;
   readonly lifetime_seconds: number;
   readonly created_at: string;
@@ -33,6 +36,8 @@ export function sandboxView(sandbox: SandboxRecord): SandboxView {
     reason: sandbox.reason,
     limits: sandbox.limits,
     labels: sandbox.labels,
+    placement: sandbox.placement,
+    worker_id: sandbox.workerId,
     idle_seconds: sandbox.idleSeconds,
     lifetime_seconds: lifetimeSeconds,
     created_at: timestamp(createdAt),

@@ -100,6 +100,12 @@ export interface EarlierRequest {
   readonly bodyHash: string;
 }
 
+/** A part of the queue of jobs for workers. */
+export interface PlacedQuery {
+  readonly limit: number;
+  readonly after?: Pick<Job, "createdAt" | "id">;
+}
+
 /** What a tenant has of the server now, and when it last got something. */
 export interface TenantShare {
   readonly tenant: string;
@@ -133,9 +139,11 @@ export interface JobStore {
   /**
    * The oldest queued job of the tenant whose turn it is, among those not in `busyTenants`: the one
    * with the smallest `share`, then with the smallest `turn`, then with the oldest job. A tenant
-   * that is not among the shares has 0 and 0. Changes nothing.
+   * that is not among the shares has 0 and 0. Changes nothing. Jobs for workers are left out.
    */
   next(busyTenants: readonly string[], shares?: readonly TenantShare[]): Promise<Job | null>;
+  /** Queued jobs for workers, oldest first; those after a job where one is named. */
+  placed(query: PlacedQuery): Promise<readonly Job[]>;
   /** How many jobs wait, of one tenant or of all. */
   queuedCount(tenant?: string): Promise<number>;
   /** Counts by status, of all tenants. */
@@ -143,9 +151,15 @@ export interface JobStore {
   /**
    * queued -> running, with owner and the next epoch.
    *
+   * @param workerId the worker that it runs on; default: this host
    * @returns null when it is not queued any more
    */
-  start(id: string, instance: string, at: number): Promise<(Job & { owner: JobOwner }) | null>;
+  start(
+    id: string,
+    instance: string,
+    at: number,
+    workerId?: string,
+  ): Promise<(Job & { owner: JobOwner }) | null>;
   /**
    * To its terminal status, with the `finished` event and the tenant's chain, in one commit.
    *

@@ -3,6 +3,7 @@
 import type { Job } from "../core/job.ts";
 import type { Limits } from "../core/limits.ts";
 import type { Outcome } from "../core/outcome.ts";
+import type { Placement } from "../core/placement.ts";
 import type { Status } from "../core/reasons.ts";
 
 /** Columns of `jobs`; structures are JSON. */
@@ -20,6 +21,8 @@ export type JobRow = {
   /** How often it was started; 0 before the first time. */
   epoch: number;
   outcome: string | null;
+  placement: string | null;
+  worker: string | null;
 };
 
 /** Columns of a job. */
@@ -37,6 +40,8 @@ export function toRow(job: Job): JobRow {
     instance: job.owner?.instance ?? null,
     epoch: job.owner?.epoch ?? 0,
     outcome: job.outcome === null ? null : JSON.stringify(job.outcome),
+    placement: job.placement === null ? null : JSON.stringify(job.placement),
+    worker: job.workerId,
   };
 }
 
@@ -49,6 +54,8 @@ export function toJob(row: JobRow): Job {
     language: row.language,
     limits: JSON.parse(row.limits) as Limits,
     labels: JSON.parse(row.labels) as Record<string, string>,
+    placement: row.placement === null ? null : (JSON.parse(row.placement) as Placement),
+    workerId: row.worker,
     createdAt: row.created_at,
     startedAt: row.started_at,
     finishedAt: row.finished_at,

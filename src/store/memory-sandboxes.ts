@@ -44,8 +44,9 @@ export class MemorySandboxes {
   storedBytes(tenant: string): number {
     return [...this.#sandboxes.values()]
       .filter((sandbox) => sandbox.tenant === tenant)
-      .reduce((sum, { limits, labels }) => {
-        return sum + Buffer.byteLength(JSON.stringify(limits) + JSON.stringify(labels));
+      .reduce((sum, { limits, labels, placement }) => {
+        const placed = placement === null ? "" : JSON.stringify(placement);
+        return sum + Buffer.byteLength(JSON.stringify(limits) + JSON.stringify(labels) + placed);
       }, 0);
   }
 

@@ -9,6 +9,7 @@ import type {
   JobPage,
   JobQuery,
   OnceRequest,
+  PlacedQuery,
   Store,
   TaskStore,
   TenantShare,
@@ -55,7 +56,9 @@ export function memoryStore(): Store {
       next: async (busyTenants, shares) => jobs.next(busyTenants, shares),
       queuedCount: async (tenant) => jobs.queuedCount(tenant),
       counts: async () => jobs.counts(),
-      start: async (id, instance, at) => jobs.start(id, instance, at),
+      placed: async (query) => jobs.placed(query),
+      start: async (id, instance, at, workerId) =>
+        jobs.start(id, { instance, at, workerId: workerId ?? null }),
       finish: async (id, owner, outcome, at) => jobs.finish(id, { owner, outcome, at }),
       orphans: async (livingInstances) => jobs.orphans(livingInstances),
     },
@@ -114,6 +117,12 @@ function taskStore(tasks: MemoryTasks): TaskStore {
     change: async (id, change) => tasks.change(id, change),
     unfinished: async (query) => tasks.unfinished(query),
   };
+}
+
+interface StartedBy {
+  readonly instance: string;
+  readonly at: number;
+  readonly workerId: string | null;
 }
 
 class MemoryJobs {
@@ -183,10 +192,17 @@ class MemoryJobs {
     const busy = new Set(busyTenants);
     const known = new Map(shares.map((share) => [share.tenant, share]));
     const place = ({ tenant }: Job) => known.get(tenant) ?? { share: 0, turn: 0 };
-    const waiting = this.#all().filter((job) => job.status === "queued" && !busy.has(job.tenant));
+    const waiting = this.#queued(false).filter(({ tenant }) => !busy.has(tenant));
     const inTurn = (a: Job, b: Job) =>
       place(a).share - place(b).share || place(a).turn - place(b).turn || byAge(a, b);
     return waiting.sort(inTurn)[0] ?? null;
+  }
+
+  placed({ limit, after }: PlacedQuery): readonly Job[] {
+    const waiting = this.#queued(true).filter(
+      (job) => after === undefined || byAge(job, after) > 0,
+    );
+    return waiting.sort(byAge).slice(0, limit);
   }
 
   storedBytes(tenant: string): number {
@@ -210,11 +226,11 @@ class MemoryJobs {
     return counts as Record<Status, number>;
   }
 
-  start(id: string, instance: string, at: number): (Job & { owner: JobOwner }) | null {
+  start(id: string, { instance, at, workerId }: StartedBy): (Job & { owner: JobOwner }) | null {
     const entry = this.#jobs.get(id);
     if (entry === undefined) return null;
     const owner = { instance, epoch: (entry.job.owner?.epoch ?? 0) + 1 };
-    const change = { type: "start", at, owner } as const;
+    const change = { type: "start", at, owner, workerId } as const;
     if (!canChange(entry.job, change)) return null;
     entry.job = reduceJob(entry.job, change);
     return { ...entry.job, owner };
@@ -250,6 +266,12 @@ class MemoryJobs {
   clear(): void {
     this.#jobs.clear();
     this.#requests.clear();
+  }
+
+  #queued(isPlaced: boolean): Job[] {
+    return this.#all().filter(({ status, placement }) => {
+      return status === "queued" && (placement !== null) === isPlaced;
+    });
   }
 
   #all(): Job[] {

@@ -213,6 +213,33 @@ CREATE TABLE worker_tokens (
 ) STRICT, WITHOUT ROWID;
 `;
 
+/** Jobs and sandboxes that run on workers; jobs for workers are in no turn with those of this host. */
+const PLACEMENT = `
+ALTER TABLE jobs ADD COLUMN placement TEXT;
+ALTER TABLE jobs ADD COLUMN worker TEXT;
+ALTER TABLE sandboxes ADD COLUMN placement TEXT;
+ALTER TABLE sandboxes ADD COLUMN worker TEXT;
+
+CREATE INDEX jobs_queued_here ON jobs (tenant, created_at, id)
+  WHERE status = 'queued' AND placement IS NULL;
+CREATE INDEX jobs_queued_placed ON jobs (created_at, id)
+  WHERE status = 'queued' AND placement IS NOT NULL;
+
+DROP TRIGGER sandboxes_counted_insert;
+DROP TRIGGER sandboxes_counted_delete;
+CREATE TRIGGER sandboxes_counted_insert AFTER INSERT ON sandboxes BEGIN
+  INSERT INTO tenant_bytes
+    VALUES (new.tenant, octet_length(new.limits) + octet_length(new.labels)
+      + coalesce(octet_length(new.placement), 0))
+    ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER sandboxes_counted_delete AFTER DELETE ON sandboxes BEGIN
+  UPDATE tenant_bytes SET bytes = bytes - octet_length(old.limits) - octet_length(old.labels)
+      - coalesce(octet_length(old.placement), 0)
+    WHERE tenant = old.tenant;
+END;
+`;
+
 /** All steps, oldest first. */
 export const MIGRATIONS: readonly string[] = [
   CREATE,
@@ -223,6 +250,7 @@ export const MIGRATIONS: readonly string[] = [
   SANDBOXES_BY_AGE,
   TASKS,
   WORKER_TOKENS,
+  PLACEMENT,
 ];
 
 /** What `application_id` holds: "cprg" in ASCII. */

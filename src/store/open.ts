@@ -68,29 +68,13 @@ function fileStore(link: WorkerLink): FileStore {
       next: (busyTenants, shares = []) => link.call("next", { busyTenants, shares }),
       queuedCount: (tenant) => link.call("queuedCount", { tenant: tenant ?? null }),
       counts: () => link.call("counts", null),
-      start: (id, instance, at) => link.call("start", { id, instance, at }),
+      placed: (query) => link.call("placed", query, { answerBytes: query.limit * JOB_BYTES }),
+      start: (id, instance, at, workerId) =>
+        link.call("start", { id, instance, at, workerId: workerId ?? null }),
       finish: (id, owner, outcome, at) => link.call("finish", { id, owner, outcome, at }),
       orphans: (livingInstances) => link.call("orphans", { livingInstances }),
     },
-    sandboxes: {
-      insert: async (sandbox) => {
-        await link.call("insertSandbox", { sandbox });
-      },
-      get: (id) => link.call("getSandbox", { id }),
-      list: (query) =>
-        link.call("listSandboxes", query, { answerBytes: query.limit * SANDBOX_BYTES }),
-      end: (id, reason, at) => link.call("endSandbox", { id, reason, at }),
-      orphans: (livingInstances) => link.call("orphanSandboxes", { livingInstances }),
-    },
-    execs: {
-      insert: async (exec) => {
-        await link.call("insertExec", { exec }, { inputBytes: EXEC_BYTES });
-      },
-      get: (id) => link.call("getExec", { id }, { answerBytes: EXEC_BYTES }),
-      list: (query) => link.call("listExecs", query, { answerBytes: query.limit * EXEC_BYTES }),
-      finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
-      orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
-    },
+    ...sandboxStores(link),
     tasks: {
       insert: async (task, sealedEnv) => {
         await link.call("insertTask", { task, sealedEnv }, { inputBytes: TASK_BYTES });
@@ -128,6 +112,31 @@ function fileStore(link: WorkerLink): FileStore {
     failed: link.failed,
     stats: () => link.call("stats", null),
     close: () => link.close(),
+  };
+}
+
+/** Those of sandboxes and their execs. */
+function sandboxStores(link: WorkerLink): Pick<FileStore, "sandboxes" | "execs"> {
+  return {
+    sandboxes: {
+      insert: async (sandbox) => {
+        await link.call("insertSandbox", { sandbox });
+      },
+      get: (id) => link.call("getSandbox", { id }),
+      list: (query) =>
+        link.call("listSandboxes", query, { answerBytes: query.limit * SANDBOX_BYTES }),
+      end: (id, reason, at) => link.call("endSandbox", { id, reason, at }),
+      orphans: (livingInstances) => link.call("orphanSandboxes", { livingInstances }),
+    },
+    execs: {
+      insert: async (exec) => {
+        await link.call("insertExec", { exec }, { inputBytes: EXEC_BYTES });
+      },
+      get: (id) => link.call("getExec", { id }, { answerBytes: EXEC_BYTES }),
+      list: (query) => link.call("listExecs", query, { answerBytes: query.limit * EXEC_BYTES }),
+      finish: (id, outcome, at) => link.call("finishExec", { id, outcome, at }),
+      orphans: (livingInstances) => link.call("orphanExecs", { livingInstances }),
+    },
   };
 }
 

@@ -20,6 +20,7 @@ import type {
   JobQuery,
   LogHead,
   OnceRequest,
+  PlacedQuery,
   Pruned,
   SandboxPage,
   SandboxQuery,
@@ -88,6 +89,7 @@ export interface StoreOps {
     input: { readonly busyTenants: readonly string[]; readonly shares: readonly TenantShare[] };
     output: Job | null;
   };
+  placed: { input: PlacedQuery; output: readonly Job[] };
   storedBytes: { input: { readonly tenant: string }; output: number };
   insertKey: { input: StoredKey; output: null };
   listKeys: { input: null; output: readonly StoredKey[] };
@@ -99,7 +101,12 @@ export interface StoreOps {
   queuedCount: { input: { readonly tenant: string | null }; output: number };
   counts: { input: null; output: Readonly<Record<Status, number>> };
   start: {
-    input: { readonly id: string; readonly instance: string; readonly at: number };
+    input: {
+      readonly id: string;
+      readonly instance: string;
+      readonly at: number;
+      readonly workerId: string | null;
+    };
     output: (Job & { owner: JobOwner }) | null;
   };
   finish: {

@@ -2,9 +2,16 @@
 
 import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
-import { canChange, type Job, type JobOwner, type JobSpec, reduceJob } from "../core/job.ts";
+import { canChange, type Job, type JobSpec, reduceJob } from "../core/job.ts";
 import { STATUSES, type Status } from "../core/reasons.ts";
-import type { EarlierRequest, JobPage, JobQuery, OnceRequest, TenantShare } from "./contract.ts";
+import type {
+  EarlierRequest,
+  JobPage,
+  JobQuery,
+  OnceRequest,
+  PlacedQuery,
+  TenantShare,
+} from "./contract.ts";
 import { type JobRow, toJob, toRow } from "./job-row.ts";
 import { checkInsert, isFinishableBy, keptSpec, queuedDraft } from "./job-rules.ts";
 import { finishedDraft } from "./log-lines.ts";
@@ -86,6 +93,11 @@ export class SqliteJobs {
     return row === null ? null : toJob(row);
   }
 
+  placed({ limit, after }: PlacedQuery): readonly Job[] {
+    const { createdAt, id } = after ?? { createdAt: -1, id: "" };
+    return this.#statements.placed.all({ limit, createdAt, id }).map(toJob);
+  }
+
   queuedCount(tenant: string | null): number {
     if (tenant === null) return this.counts().queued;
     return this.#statements.queued.get({ tenant })?.count ?? 0;
@@ -97,12 +109,12 @@ export class SqliteJobs {
     return Object.fromEntries(counts) as Record<Status, number>;
   }
 
-  start(id: string, instance: string, at: number): (Job & { owner: JobOwner }) | null {
+  start({ id, instance, at, workerId }: StoreOps["start"]["input"]): StoreOps["start"]["output"] {
     const row = this.#statements.get.get({ id });
     if (row === null) return null;
     const job = toJob(row);
     const owner = { instance, epoch: row.epoch + 1 };
-    const change = { type: "start", at, owner } as const;
+    const change = { type: "start", at, owner, workerId } as const;
     if (!canChange(job, change)) return null;
     const started = reduceJob(job, change);
     this.#update(started);
@@ -135,7 +147,7 @@ export class SqliteJobs {
   }
 
   #update(job: Job): void {
-    const { id, status, started_at, finished_at, instance, epoch, outcome } = toRow(job);
+    const { id, status, started_at, finished_at, instance, epoch, outcome, worker } = toRow(job);
     const changed = this.#statements.update.run({
       id,
       status,
@@ -144,6 +156,7 @@ export class SqliteJobs {
       instance,
       epoch,
       outcome,
+      worker,
     });
     assert(changed.changes > 0, `job ${id} was not updated`);
   }
@@ -165,9 +178,9 @@ function prepare(db: Database) {
   return {
     insert: db.prepare<null, JobRow>(
       `INSERT INTO jobs (id, tenant, status, language, limits, labels, created_at, started_at,
-         finished_at, instance, epoch, outcome)
+         finished_at, instance, epoch, outcome, placement, worker)
        VALUES ($id, $tenant, $status, $language, $limits, $labels, $created_at, $started_at,
-         $finished_at, $instance, $epoch, $outcome)`,
+         $finished_at, $instance, $epoch, $outcome, $placement, $worker)`,
     ),
     insertSpec: db.prepare<null, { id: string; spec: string }>(
       "INSERT INTO job_specs (id, spec) VALUES ($id, $spec)",
@@ -184,6 +197,10 @@ function prepare(db: Database) {
     get: db.prepare<JobRow, { id: string }>("SELECT * FROM jobs WHERE id = $id"),
     spec: db.prepare<{ spec: string }, { id: string }>("SELECT spec FROM job_specs WHERE id = $id"),
     next: db.prepare<JobRow, { busy: string; shares: string }>(OLDEST_IN_TURN),
+    placed: db.prepare<JobRow, { limit: number; createdAt: number; id: string }>(
+      `SELECT * FROM jobs WHERE status = 'queued' AND placement IS NOT NULL
+         AND (created_at, id) > ($createdAt, $id) ORDER BY created_at, id LIMIT $limit`,
+    ),
     queued: db.prepare<{ count: number }, { tenant: string }>(
       "SELECT count(*) AS count FROM jobs WHERE tenant = $tenant AND status = 'queued'",
     ),
@@ -192,10 +209,11 @@ function prepare(db: Database) {
     ),
     update: db.prepare<
       null,
-      Omit<JobRow, "tenant" | "language" | "limits" | "labels" | "created_at">
+      Omit<JobRow, "tenant" | "language" | "limits" | "labels" | "created_at" | "placement">
     >(
       `UPDATE jobs SET status = $status, started_at = $started_at, finished_at = $finished_at,
-         instance = $instance, epoch = $epoch, outcome = $outcome WHERE id = $id`,
+         instance = $instance, epoch = $epoch, outcome = $outcome, worker = $worker
+       WHERE id = $id`,
     ),
     orphans: db.prepare<JobRow, { living: string }>(
       `SELECT * FROM jobs WHERE status = 'running'
@@ -209,13 +227,16 @@ const OLDEST_IN_TURN = `
 WITH RECURSIVE shares (tenant, share, turn) AS MATERIALIZED (
   SELECT value ->> 'tenant', value ->> 'share', value ->> 'turn' FROM json_each($shares)
 ), waiting (tenant) AS (
-  SELECT min(tenant) FROM jobs WHERE status = 'queued'
+  SELECT min(tenant) FROM jobs WHERE status = 'queued' AND placement IS NULL
   UNION ALL
-  SELECT (SELECT min(tenant) FROM jobs WHERE status = 'queued' AND tenant > waiting.tenant)
+  SELECT (
+    SELECT min(tenant) FROM jobs
+    WHERE status = 'queued' AND placement IS NULL AND tenant > waiting.tenant
+  )
   FROM waiting WHERE waiting.tenant IS NOT NULL
 )
 SELECT jobs.* FROM waiting JOIN jobs ON jobs.id = (
-  SELECT id FROM jobs WHERE status = 'queued' AND tenant = waiting.tenant
+  SELECT id FROM jobs WHERE status = 'queued' AND placement IS NULL AND tenant = waiting.tenant
   ORDER BY created_at, id LIMIT 1
 )
 LEFT JOIN shares ON shares.tenant = waiting.tenant

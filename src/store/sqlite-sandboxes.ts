@@ -2,6 +2,7 @@
 
 import type { Database } from "bun:sqlite";
 import type { Limits } from "../core/limits.ts";
+import type { Placement } from "../core/placement.ts";
 import type { SandboxEnd, SandboxRecord } from "../core/sandbox.ts";
 import type { SandboxPage, SandboxQuery } from "./contract.ts";
 import { alreadyExists } from "./sandbox-rules.ts";
@@ -19,6 +20,8 @@ type SandboxRow = {
   ended_at: number | null;
   reason: string | null;
   instance: string;
+  placement: string | null;
+  worker: string | null;
 };
 
 /** The sandbox store beneath the Worker. */
@@ -70,9 +73,9 @@ function prepare(db: Database) {
   return {
     insert: db.prepare<null, SandboxRow>(
       `INSERT INTO sandboxes (id, tenant, limits, labels, idle_seconds, lifetime_seconds,
-         created_at, ended_at, reason, instance)
+         created_at, ended_at, reason, instance, placement, worker)
        VALUES ($id, $tenant, $limits, $labels, $idle_seconds, $lifetime_seconds, $created_at,
-         $ended_at, $reason, $instance)`,
+         $ended_at, $reason, $instance, $placement, $worker)`,
     ),
     get: db.prepare<SandboxRow, { id: string }>("SELECT * FROM sandboxes WHERE id = $id"),
     end: db.prepare<null, { id: string; reason: string; at: number }>(
@@ -97,6 +100,8 @@ function toRow(sandbox: SandboxRecord): SandboxRow {
     ended_at: sandbox.endedAt,
     reason: sandbox.reason,
     instance: sandbox.instance,
+    placement: sandbox.placement === null ? null : JSON.stringify(sandbox.placement),
+    worker: sandbox.workerId,
   };
 }
 
@@ -106,6 +111,8 @@ function toSandbox(row: SandboxRow): SandboxRecord {
     tenant: row.tenant,
     limits: JSON.parse(row.limits) as Limits,
     labels: JSON.parse(row.labels) as Record<string, string>,
+    placement: row.placement === null ? null : (JSON.parse(row.placement) as Placement),
+    workerId: row.worker,
     idleSeconds: row.idle_seconds,
     lifetimeSeconds: row.lifetime_seconds,
     createdAt: row.created_at,

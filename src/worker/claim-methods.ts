@@ -25,12 +25,17 @@ export function serveClaims(handlers: HandlerTable, options: ClaimMethodsOptions
   handlers
     .unary(WORKER_CLAIM, async (request, { signal }) => {
       const { place } = await holder.claim(request, signal);
-      const { root, home } = place;
+      const { root, home, limits, layers, missing } = place;
       return {
         root,
         home,
         os: SYSTEMS[platform()] ?? platform(),
         arch: ARCHITECTURES[arch()] ?? arch(),
+        limits: { ...limits },
+        layers: Object.fromEntries(
+          Object.entries(layers).map(([name, value]) => [name, String(value)]),
+        ),
+        missing: [...missing],
       };
     })
     .unary(WORKER_RELEASE, async ({ claim }) => ({ killed: await holder.release(claim) }))

@@ -13,11 +13,13 @@ export interface ClaimOrder {
   readonly repository: { readonly url: string; readonly ref: string | null } | null;
   /** 0: silence does not end it. */
   readonly ttlMs: number;
+  /** As they were asked for, by name; null: the worker's own. */
+  readonly limits: Readonly<Record<string, number>> | null;
 }
 
 /** @throws CprgError `invalid_argument` naming the field */
 export function parseClaim(request: ClaimRequest): ClaimOrder {
-  const { taskId, epoch, repoUrl, ref } = request;
+  const { taskId, epoch, repoUrl, ref, limits } = request;
   const key = { taskId, epoch };
   checkClaimKey(key);
   const env = { ...request.env };
@@ -30,5 +32,6 @@ export function parseClaim(request: ClaimRequest): ClaimOrder {
     env,
     repository: repoUrl === "" ? null : { url: repoUrl, ref: ref === "" ? null : ref },
     ttlMs: request.claimTtlSeconds * 1000,
+    limits: Object.keys(limits).length === 0 ? null : { ...limits },
   };
 }

@@ -63,7 +63,7 @@ export function parseExecStart(
     ...(hasInput && terminal === null ? { stdin: "pipe" as const } : {}),
     limits: {
       wall_seconds: request.timeoutMs === 0 ? SECONDS_MAX : secondsOf(request.timeoutMs),
-      cpu_seconds: SECONDS_MAX,
+      cpu_seconds: request.cpuLimitMs === 0 ? SECONDS_MAX : secondsOf(request.cpuLimitMs),
       output_kb: OUTPUT_KB_UNBOUNDED,
     },
   };

@@ -4,6 +4,7 @@
  */
 
 import type { Layers } from "../core/event.ts";
+import type { Limits } from "../core/limits.ts";
 import type { EntryPart, Exec, ExecSpec } from "../provider/contract.ts";
 
 /** Kind of what is at a path. */
@@ -92,6 +93,10 @@ export interface Place {
   readonly root: string;
   readonly home: string;
   readonly layers: Layers;
+  /** Layers that are not in force, or are weaker than elsewhere. */
+  readonly missing: readonly string[];
+  /** Of all that runs in it; null where none is enforced. */
+  readonly limits: Limits | null;
   readonly files: PlaceFiles;
   /**
    * Starts a program. Its directory is a path as those of files.

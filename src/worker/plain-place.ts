@@ -24,6 +24,7 @@ const LAYERS: Layers = {
   descriptors: true,
   environment: true,
 };
+const MISSING = Object.keys(LAYERS).filter((name) => LAYERS[name] === false);
 
 /** Where it is. */
 export interface PlainPlaceOptions {
@@ -46,6 +47,8 @@ export class PlainPlace implements Place {
   readonly root: string;
   readonly home: string;
   readonly layers = LAYERS;
+  readonly missing = MISSING;
+  readonly limits = null;
   readonly files: PlainFiles;
 
   constructor({ native, root, home, onReleased }: PlainPlaceOptions) {

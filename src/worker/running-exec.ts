@@ -1,5 +1,6 @@
 /** One exec of a claim: from what its program reports to the items of its log, and its input. */
 
+import { EXEC_SIGNALS } from "../bridge/signals.ts";
 import { CprgError, invalid } from "../core/errors.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
@@ -7,20 +8,6 @@ import type { ExecExit } from "../gen/messages.ts";
 import type { Exec, OutputChannel, TerminalSize } from "../provider/contract.ts";
 import { ITEM_OUTPUT_BYTES_MAX, ItemLog } from "./item-log.ts";
 import { Tail } from "./tail.ts";
-
-/** Signals that a caller may send (PROTOCOL.md section 9, "Programs"). */
-export const SIGNALS: readonly string[] = [
-  "SIGHUP",
-  "SIGINT",
-  "SIGQUIT",
-  "SIGUSR1",
-  "SIGUSR2",
-  "SIGTERM",
-  "SIGKILL",
-  "SIGSTOP",
-  "SIGCONT",
-  "SIGWINCH",
-];
 
 /** How it was asked for. */
 export interface RunningExecOptions {
@@ -87,9 +74,9 @@ export class RunningExec {
     this.#exec.resize(size);
   }
 
-  /** @throws CprgError `invalid_argument` for a signal that is none of {@link SIGNALS} */
+  /** @throws CprgError `invalid_argument` for a signal that is none of {@link EXEC_SIGNALS} */
   signal(name: string): void {
-    if (!SIGNALS.includes(name)) {
+    if (!EXEC_SIGNALS.includes(name)) {
       throw invalid("signal", `Cannot send ${JSON.stringify(name.slice(0, 64))}: no such signal`);
     }
     if (!this.log.isEnded) this.#exec.signal(name);

@@ -14,10 +14,12 @@ import { SandboxFiles } from "./sandbox-files.ts";
 /** A sandbox. */
 export class SandboxPlace implements Place {
   readonly #lease: ExecLease;
+  readonly limits: Limits;
   readonly files: SandboxFiles;
 
-  private constructor(lease: ExecLease, files: SandboxFiles) {
+  private constructor(lease: ExecLease, limits: Limits, files: SandboxFiles) {
     this.#lease = lease;
+    this.limits = limits;
     this.files = files;
   }
 
@@ -39,7 +41,7 @@ export class SandboxPlace implements Place {
     const runtime = await engine.languages.resolve("javascript");
     const reservation = await engine.reserve(limits, { signal });
     const lease = await engine.open(reservation, { signal });
-    return new SandboxPlace(lease, new SandboxFiles(lease, runtime));
+    return new SandboxPlace(lease, limits, new SandboxFiles(lease, runtime));
   }
 
   get root(): string {
@@ -52,6 +54,10 @@ export class SandboxPlace implements Place {
 
   get layers(): Layers {
     return this.#lease.layers;
+  }
+
+  get missing(): readonly string[] {
+    return this.#lease.missing;
   }
 
   async exec(spec: ExecSpec): Promise<Exec> {

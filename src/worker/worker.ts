@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { CallEnd, Mux, PeerCapabilities } from "../bridge/contract.ts";
 import type { Dialed } from "../bridge/dialer.ts";
-import { WORKER_SECRET } from "../bridge/methods.ts";
+import { CLAIM_LIMITS, WORKER_SECRET } from "../bridge/methods.ts";
 import { openMux } from "../bridge/mux.ts";
 import { type Clock, systemClock } from "../core/clock.ts";
 import { CprgError } from "../core/errors.ts";
@@ -45,6 +45,8 @@ export interface WorkerOptions extends Pick<ClaimHolderOptions, "slots" | "openP
   readonly readBytesMax: number;
   /** Who runs jobs; without one `job.Run` is neither served nor listed. */
   readonly jobs?: JobRunner | undefined;
+  /** Its places enforce limits, which is listed then. */
+  readonly hasLimits?: boolean;
   /** Ends after its first claim. */
   readonly isOnce: boolean;
   /** Lists no capability: it is a plain peer, with which no optional feature is used. */
@@ -101,7 +103,8 @@ export class Worker {
       onDrain: () => this.drain(),
       onReattach: () => this.#reattached?.(),
     });
-    this.#methods = options.isPlain ? [] : [...this.#handlers.names, ...WORKER_FEATURES];
+    const features = [...WORKER_FEATURES, ...(options.hasLimits === true ? [CLAIM_LIMITS] : [])];
+    this.#methods = options.isPlain ? [] : [...this.#handlers.names, ...features];
   }
 
   /** Finishes its claims, takes no other, and ends. Idempotent. */

@@ -70,6 +70,7 @@ async function openReopening(): Promise<Store & AsyncDisposable> {
       spec: (...args) => call(({ jobs }) => jobs.spec(...args)),
       list: (...args) => call(({ jobs }) => jobs.list(...args)),
       next: (...args) => call(({ jobs }) => jobs.next(...args)),
+      placed: (...args) => call(({ jobs }) => jobs.placed(...args)),
       queuedCount: (...args) => call(({ jobs }) => jobs.queuedCount(...args)),
       counts: () => call(({ jobs }) => jobs.counts()),
       start: (...args) => call(({ jobs }) => jobs.start(...args)),

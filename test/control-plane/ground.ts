@@ -176,6 +176,8 @@ function idlePlace(): Place {
     root: "/root",
     home: "/home",
     layers: {},
+    missing: [],
+    limits: null,
     files: new Proxy({} as Place["files"], { get: none }),
     exec: none,
     release: async () => undefined,

@@ -345,7 +345,7 @@ describe("what comes too late", () => {
     const { worker } = await ground.worker({ isIdle: true, slots: 2 });
     // What no control plane of now has made.
     await worker.holder.claim(
-      { taskId: "ghost", epoch: 7, env: {}, repoUrl: "", ref: "", claimTtlSeconds: 0 },
+      { taskId: "ghost", epoch: 7, env: {}, repoUrl: "", ref: "", claimTtlSeconds: 0, limits: {} },
       new AbortController().signal,
     );
     await until(() => plane.staleEpochRefused > 0);
@@ -359,7 +359,15 @@ describe("what comes too late", () => {
     plane.setRunner(async () => "done");
     const { worker } = await ground.worker({ isIdle: true });
     await worker.holder.claim(
-      { taskId: "given-up", epoch: 7, env: {}, repoUrl: "", ref: "", claimTtlSeconds: 0 },
+      {
+        taskId: "given-up",
+        epoch: 7,
+        env: {},
+        repoUrl: "",
+        ref: "",
+        claimTtlSeconds: 0,
+        limits: {},
+      },
       new AbortController().signal,
     );
     const { id } = await plane.submit(null);

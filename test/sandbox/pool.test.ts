@@ -28,6 +28,7 @@ const SPEC: JobSpec = {
   env: {},
   limits: DEFAULT_LIMITS,
   labels: {},
+  placement: null,
   killGraceSeconds: 0,
 };
 

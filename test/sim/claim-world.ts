@@ -85,6 +85,8 @@ export class FakePlace implements Place {
   readonly root = "/root";
   readonly home = "/home";
   readonly layers = LAYERS;
+  readonly missing = [];
+  readonly limits = null;
   readonly files = {} as PlaceFiles;
   readonly programs = new Set<FakeProgram>();
   readonly #world: ClaimWorld;

@@ -32,6 +32,7 @@ const request = (epoch: number): ClaimRequest => ({
   repoUrl: "",
   ref: "",
   claimTtlSeconds: 0,
+  limits: {},
 });
 
 /** Places that open when the test says so. */

@@ -3,6 +3,8 @@
 import { CLIENT_FLAGS } from "../client-flags.ts";
 import { defineCommand } from "../command.ts";
 import { engineFlags } from "../engine-flags.ts";
+import { usageError } from "../flags.ts";
+import { PLACE_FLAG } from "../place-flag.ts";
 import { gatherRequest } from "../run-request.ts";
 
 export const run = defineCommand({
@@ -37,6 +39,10 @@ export const run = defineCommand({
       { line: "cprg run --out results plot.py", does: "Keep what it leaves in /workspace/out" },
       { line: "cprg run --save run.ndjson script.py", does: "Keep the log for cprg verify" },
       { line: "cprg run --server http://127.0.0.1:7300 script.py", does: "Run it on a server" },
+      {
+        line: "cprg run --server http://127.0.0.1:7300 --place gpu=a100 script.py",
+        does: "Run it on one of the server's workers",
+      },
     ],
   },
   flags: {
@@ -64,6 +70,7 @@ export const run = defineCommand({
     save: { kind: "text", value: "FILE", doc: "Writes the log, sealed for cprg verify" },
     out: { kind: "text", value: "DIR", doc: "Copies what is left in /workspace/out to DIR" },
     server: { ...CLIENT_FLAGS.server, doc: "Runs it on this server; empty: here" },
+    ...PLACE_FLAG,
     key: CLIENT_FLAGS.key,
     ca: CLIENT_FLAGS.ca,
     ...engineFlags(),
@@ -75,6 +82,7 @@ export const run = defineCommand({
     const request = await gatherRequest(flags, { script: args[0], rest: rest ?? [] }, terminal);
     // Loaded on demand: the engine and its libraries cost start-up time that other commands save.
     if (flags.server === undefined || flags.server === "") {
+      if (flags.place.length > 0) throw usageError("Cannot use --place without --server");
       const { runHere } = await import("../run-here.ts");
       return await runHere(request, { flags, terminal });
     }

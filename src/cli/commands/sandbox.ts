@@ -3,6 +3,7 @@
 import { CLIENT_FLAGS, JSON_FLAG } from "../client-flags.ts";
 import { defineCommand } from "../command.ts";
 import { usageError } from "../flags.ts";
+import { PLACE_FLAG } from "../place-flag.ts";
 import { copyFiles } from "../sandbox-copy.ts";
 import { createSandbox } from "../sandbox-create.ts";
 import { execInSandbox } from "../sandbox-exec.ts";
@@ -25,7 +26,8 @@ export const sandbox = defineCommand({
   summary: "Open sandboxes on a server, run programs in them, move files",
   help: {
     usage: [
-      "create [--idle SECONDS] [--lifetime SECONDS] [--limit NAME=N]... [--env NAME=VALUE]...",
+      "create [--idle SECONDS] [--lifetime SECONDS] [--limit NAME=N]... [--env NAME=VALUE]... " +
+        "[--place NAME=VALUE]...",
       "list [--all]",
       "exec [--stdin] [--env NAME=VALUE]... [--limit NAME=N]... SANDBOX -- PROGRAM [ARG...]",
       "shell [SANDBOX] [-- PROGRAM [ARG...]]",
@@ -35,7 +37,8 @@ export const sandbox = defineCommand({
     description: [
       "A sandbox keeps its files and its limits while programs come and go in it. It ends when " +
         "nothing has run or moved for its idle time, after its lifetime, with the server, or by rm. " +
-        "create prints its id.",
+        "create prints its id. With --place it is on a worker of the server, and ends with the " +
+        "worker's claim too.",
       "exec passes the program's output on byte for byte, with --stdin this command's input to it, " +
         "and ends with its exit code, as cprg run does. Ctrl-C asks it to stop.",
       "shell gives a program (default: bash) this terminal: its keys, its size, its colours. Without " +
@@ -48,6 +51,10 @@ export const sandbox = defineCommand({
       {
         line: "cprg sandbox create --idle 3600 --limit mem_mb=1024",
         does: "Open one, print its id",
+      },
+      {
+        line: "cprg sandbox create --place gpu=a100",
+        does: "Open one on a worker that has the label",
       },
       {
         line: "cprg sandbox cp src 0197a3f0-1111-7222-8333-444455556666:src",
@@ -71,6 +78,7 @@ export const sandbox = defineCommand({
     limit: { kind: "list", value: "NAME=N", doc: "Sets a limit; may be given several times" },
     env: { kind: "list", value: "NAME=VALUE", short: "e", doc: "Sets a variable" },
     label: { kind: "list", value: "NAME=VALUE", doc: "Labels a sandbox" },
+    ...PLACE_FLAG,
     stdin: { kind: "switch", doc: "Pass this command's standard input to the program" },
     all: { kind: "switch", doc: "List those that have ended too" },
     ...JSON_FLAG,

@@ -34,7 +34,7 @@ interface Given {
 
 function gather({ flags, script, rest = [], stdin }: Given) {
   const none = { code: undefined, lang: undefined, stdin: undefined, timeout: undefined };
-  const empty = { ...none, mem: undefined, file: [], env: [], limit: [] };
+  const empty = { ...none, mem: undefined, file: [], env: [], limit: [], place: [] };
   const terminal = memoryTerminal(stdin === undefined ? {} : { stdin });
   return gatherRequest({ ...empty, ...flags }, { script, rest }, terminal);
 }

@@ -42,7 +42,8 @@ async function taken(items: readonly JobItem[]): Promise<unknown> {
   openMux(workerEnd, { handlers, own: [], peer: new Set() });
   const claim = { taskId: "t", epoch: 1 };
   const link = new ClaimLink({ claim, ttlSeconds: 0, mux: plane, onOver: () => undefined });
-  link.grant({ root: "/r", home: "/h", os: "linux", arch: "x86_64" });
+  const given = { limits: {}, layers: {}, missing: [] };
+  link.grant({ root: "/r", home: "/h", os: "linux", arch: "x86_64", ...given });
   try {
     const drafts: unknown[] = [];
     for await (const { draft } of runRemoteJob(link, jobSpec({ argv: ["true"] }))) {

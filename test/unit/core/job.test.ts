@@ -11,6 +11,8 @@ const QUEUED: Job = Object.freeze({
   language: "python",
   limits: DEFAULT_LIMITS,
   labels: {},
+  placement: null,
+  workerId: null,
   createdAt: 1,
   startedAt: null,
   finishedAt: null,
@@ -29,7 +31,8 @@ const OUTCOME: Outcome = {
   killed: 0,
 };
 
-const start: JobChange = { type: "start", at: 2, owner: { instance: "here", epoch: 1 } };
+const owner = { instance: "here", epoch: 1 };
+const start: JobChange = { type: "start", at: 2, owner, workerId: "w1" };
 const finish: JobChange = { type: "finish", at: 3, outcome: OUTCOME };
 const withStatus = (status: Status): Job => ({ ...QUEUED, status });
 

@@ -19,6 +19,7 @@ const SPEC: JobSpec = {
   env: { BUN_BE_BUN: "", OWN: "1" },
   limits: DEFAULT_LIMITS,
   labels: {},
+  placement: null,
   killGraceSeconds: 0,
 };
 

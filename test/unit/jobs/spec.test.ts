@@ -14,6 +14,7 @@ describe("jobSpec()", () => {
       env: {},
       limits: DEFAULT_LIMITS,
       labels: {},
+      placement: null,
       killGraceSeconds: 2,
     });
   });

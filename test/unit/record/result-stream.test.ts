@@ -14,6 +14,8 @@ const job: Job = {
   language: "python",
   limits: DEFAULT_LIMITS,
   labels: {},
+  placement: null,
+  workerId: null,
   createdAt: 0,
   startedAt: 1,
   finishedAt: null,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, jest, test } from "bun:test";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
-import type { ExecLease } from "../../../src/provider/contract.ts";
+import type { HeldLease } from "../../../src/provider/contract.ts";
 import { EXECS_MAX, TRANSFERS_MAX } from "../../../src/sandboxes/bounds.ts";
 import type { LiveExec } from "../../../src/sandboxes/live-exec.ts";
 import { OpenSandbox } from "../../../src/sandboxes/open-sandbox.ts";
@@ -12,17 +12,28 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-function open({ idleSeconds = 10, lifetimeSeconds = 100 } = {}) {
-  const spec = { limits: DEFAULT_LIMITS, labels: {}, env: {}, idleSeconds, lifetimeSeconds };
+function open({
+  idleSeconds = 10,
+  lifetimeSeconds = 100,
+  gone,
+}: {
+  idleSeconds?: number;
+  lifetimeSeconds?: number;
+  gone?: AbortSignal;
+} = {}) {
+  const times = { idleSeconds, lifetimeSeconds };
+  const rest = { limits: DEFAULT_LIMITS, labels: {}, placement: null };
+  const spec = { ...rest, ...times, env: {}, askedLimits: [] };
   const seen = { ended: [] as string[], released: 0 };
-  const record = { ...spec, id: "s", tenant: "t", createdAt: 0, endedAt: null, reason: null };
+  const ids = { id: "s", tenant: "t", workerId: null, instance: "i" };
+  const record = { ...rest, ...times, ...ids, createdAt: 0, endedAt: null, reason: null };
   const release = async (): Promise<void> => {
     seen.released += 1;
   };
   const sandbox = new OpenSandbox({
-    record: { ...record, instance: "i" },
+    record,
     spec,
-    lease: { release } as unknown as ExecLease,
+    lease: { release, gone } as unknown as HeldLease,
     onEnded: async (reason) => {
       seen.ended.push(reason);
     },

@@ -16,6 +16,8 @@ describe("sandboxSpec()", () => {
     expect(sandboxSpec({}, CEILING_LIMITS)).toEqual({
       limits: DEFAULT_LIMITS,
       labels: {},
+      placement: null,
+      askedLimits: [],
       env: {},
       idleSeconds: IDLE_SECONDS.default,
       lifetimeSeconds: LIFETIME_SECONDS.default,

@@ -15,6 +15,7 @@ const request: ClaimRequest = {
   repoUrl: "",
   ref: "",
   claimTtlSeconds: 0,
+  limits: {},
 };
 
 function fieldOf(rest: Partial<ClaimRequest>): string {
