@@ -77,7 +77,10 @@ export class LeaseRequests {
   /** Gives a slot to a request; one that has left gives it back. */
   give(id: string, slot: WorkerSlot): void {
     const asked = this.#asked.get(id);
-    if (asked === undefined) return slot.cancel();
+    if (asked === undefined) {
+      slot.cancel();
+      return;
+    }
     const lease = { tenant: asked.request.tenant };
     this.#held.add(lease);
     asked.give({

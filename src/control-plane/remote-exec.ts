@@ -241,7 +241,8 @@ function outcomeOf(exit: ExecExit, asked: Reason | null): Outcome {
   return {
     exitCode: exit.exitCode ?? null,
     signal: exit.signal === "" ? null : exit.signal,
-    reason: reason === "signal" && asked !== null ? asked : reason,
+    // One that was asked to end and did so by itself, within its grace, ended for that all the same.
+    reason: asked !== null && (reason === "signal" || reason === "exit") ? asked : reason,
     limitsHit: [],
     violations: [],
     usage: {

@@ -9,7 +9,7 @@ import type { EventData, EventDraft, OutputBytes } from "../core/event.ts";
 import type { JobSpec } from "../core/job.ts";
 import type { LimitHit, Outcome, Violation } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
-import { startTimer } from "../core/timer.ts";
+import { startTimer, type Timer } from "../core/timer.ts";
 import type { WorkerClaim } from "../provider/placement.ts";
 import { neverRan, notRecorded, outcomeError, setupReason } from "../record/failed-outcome.ts";
 import type { TimedDraft } from "../store/contract.ts";
@@ -23,7 +23,7 @@ export const PLACED_EVENTS_MAX = 100_000;
 /** What one run works with. */
 export interface PlacedRun {
   readonly spec: JobSpec;
-  readonly claim: Pick<WorkerClaim, "runJob" | "gone">;
+  readonly claim: Pick<WorkerClaim, "runJob" | "gone" | "release">;
   /** Commits events of this job, in order. */
   append(drafts: readonly TimedDraft[]): Promise<unknown>;
   readonly stop: StopSwitch;
@@ -47,6 +47,11 @@ export async function runPlaced(run: PlacedRun): Promise<Outcome> {
     abort.signal.addEventListener("abort", () => timer.clear(), { once: true });
   });
   const late = startTimer(spec.limits.wall_seconds * 1000 + marginMs, () => abort.abort());
+  let stuck: Timer | null = null;
+  abort.signal.addEventListener("abort", () => {
+    // A worker that does not even end what it is told to end loses the claim.
+    stuck = startTimer(marginMs, () => void run.claim.release());
+  });
   const events = new PlacedEvents(run);
   try {
     for await (const { draft } of run.claim.runJob(spec, { signal: abort.signal })) {
@@ -59,6 +64,7 @@ export async function runPlaced(run: PlacedRun): Promise<Outcome> {
     late.clear();
     // Timers of a grace end with it.
     abort.abort();
+    (stuck as Timer | null)?.clear();
   }
 }
 
@@ -122,7 +128,8 @@ class PlacedEvents {
     const said = outcomeError(error);
     if (this.#isUnrecorded) return notRecorded(this.#cut("runner_error"), error);
     if (request !== null) return this.#cut(request.reason);
-    if (this.#run.claim.gone.aborted) return { ...this.#cut("worker_lost"), error: said };
+    const lost = lossOf(error, this.#run.claim.gone);
+    if (lost !== null) return { ...this.#cut(lost), error: said };
     if (!this.#hasStarted && this.#count === 0) return neverRan(setupReason(error), said);
     return { ...this.#cut("runner_error"), error: said };
   }
@@ -143,6 +150,17 @@ class PlacedEvents {
     const most = this.#run.spec.limits.output_kb * 1024;
     if (this.#bytes[kind] > most) throw tooMuch(`more than ${most} bytes of ${kind}`);
   }
+}
+
+/** What ends a claim, as whoever uses it hears of it. */
+const CLAIM_ENDS: readonly string[] = ["NOT_CLAIMED", "STALE_EPOCH"];
+
+/** Why it ended with its claim; null when the claim had nothing to do with it. */
+function lossOf(thrown: unknown, { aborted, reason }: AbortSignal): Reason | null {
+  if (aborted && CprgError.from(reason).reason !== "WORKER_LOST") return "interrupted";
+  const error = CprgError.from(thrown);
+  const isLost = aborted || ["unavailable", "canceled"].includes(error.code);
+  return isLost || CLAIM_ENDS.includes(error.reason ?? "") ? "worker_lost" : null;
 }
 
 function tooMuch(what: string): CprgError {

@@ -11,11 +11,12 @@ import { newId } from "../../src/core/ids.ts";
 import { silentLog } from "../../src/core/log.ts";
 import { hasTaskEnded } from "../../src/core/task.ts";
 import { Native } from "../../src/sandbox/native.ts";
+import type { JobRunner } from "../../src/worker/job-methods.ts";
 import type { Place } from "../../src/worker/place.ts";
 import { PlainPlace } from "../../src/worker/plain-place.ts";
 import { Reconnect } from "../../src/worker/reconnect.ts";
 import { Worker, type WorkerEnd, type WorkerOptions } from "../../src/worker/worker.ts";
-import { startWorkerProcess, type WorkerProcess } from "../worker/process.ts";
+import { startWorkerProcess, type WorkerProcess, type WorkerProcessOptions } from "../worker/process.ts";
 
 export const TOKEN = "shared-token-of-the-test-0123456789";
 export const PATH = "/usr/local/bin:/usr/bin:/bin";
@@ -46,6 +47,8 @@ export interface WorkerHereOptions {
   readonly labels?: Readonly<Record<string, string>>;
   readonly slots?: number;
   readonly secret?: string;
+  /** Runs jobs; without one it runs none. */
+  readonly jobs?: JobRunner;
   /** Its claims run no program, and cost next to nothing. */
   readonly isIdle?: boolean;
   /** Before a place is opened, and what makes a claim fail. */
@@ -76,6 +79,7 @@ export async function startWorkerHere(
   const worker = new Worker({
     slots,
     openPlace,
+    jobs: options.jobs,
     dial: ({ methods, slots: own, claims, signal }) => {
       const named = { workerId: id, name: `worker ${id}`, labels, version: "test" };
       const registration = { ...named, methods, slots: own, secret, claims };
@@ -135,9 +139,12 @@ export class Ground implements AsyncDisposable {
   }
 
   /** Starts a worker in a process of its own, and waits until it can be claimed. */
-  async process(words: readonly string[] = ["--token", TOKEN]): Promise<WorkerProcess> {
+  async process(
+    words: readonly string[] = ["--token", TOKEN],
+    options: Pick<WorkerProcessOptions, "isIsolated"> = {},
+  ): Promise<WorkerProcess> {
     const before = this.#there();
-    const worker = startWorkerProcess(this.port, { words });
+    const worker = startWorkerProcess(this.port, { words, ...options });
     this.#processes.push(worker);
     await until(() => this.#there() > before);
     return worker;
