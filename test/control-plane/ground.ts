@@ -141,7 +141,7 @@ export class Ground implements AsyncDisposable {
   /** Starts a worker in a process of its own, and waits until it can be claimed. */
   async process(
     words: readonly string[] = ["--token", TOKEN],
-    options: Pick<WorkerProcessOptions, "isIsolated"> = {},
+    options: Pick<WorkerProcessOptions, "isIsolated" | "env"> = {},
   ): Promise<WorkerProcess> {
     const before = this.#there();
     const worker = startWorkerProcess(this.port, { words, ...options });

@@ -64,8 +64,46 @@ test("a minted token lets a worker in, which does one task and ends", async () =
   expect((await ask(server, home, ["tasks", "cancel", id])).code).not.toBe(0);
   const health = (await (await fetch(`${server.url}/healthz`)).json()) as { sandbox: string };
   expect(health.sandbox).toBe("none");
-  expect((await server.request("/v1/jobs", { method: "POST", body: "{}" })).status).toBe(501);
+  expect((await server.request("/v1/languages")).status).toBe(501);
   expect(await server.stop()).toBe(0);
+});
+
+test("a sandbox and a run that say nothing of a place go to a worker; labels say to which", async () => {
+  using home = makeHome();
+  await using server = await serve(home, { command: "control-plane", words: BRIDGE });
+  const none = await ask(server, home, ["sandbox", "create"]);
+  expect([none.code, none.err]).toEqual([1, expect.stringContaining("no worker is connected")]);
+  const token = await mint(server, home);
+  const label = ["--label", "disk=fast"];
+  const worker = startWorker(server.bridge, home, { token, name: "w1", words: label });
+  const isIdle = async () => (await (await server.request("/v1/workers")).text()).includes('"idle"');
+  while (!(await isIdle())) {}
+  const other = await ask(server, home, ["sandbox", "create", "--place", "disk=slow"]);
+  expect([other.code, other.err]).toEqual([1, expect.stringContaining("disk=slow")]);
+  const made = await ask(server, home, ["sandbox", "create", "--place", "disk=fast"]);
+  expect(made.code).toBe(0);
+  const id = made.out.trim();
+  const ran = await ask(server, home, ["sandbox", "exec", id, "--", "sh", "-c", "echo on it; exit 7"]);
+  expect([ran.code, ran.out]).toEqual([7, "on it\n"]);
+  expect((await ask(server, home, ["sandbox", "rm", id])).code).toBe(0);
+  const any = await ask(server, home, ["sandbox", "create"]);
+  expect(any.code).toBe(0);
+  // A worker without a sandbox runs no jobs: the run waits, and is cancelled.
+  const body = JSON.stringify({ argv: ["true"] });
+  const job = await server.request("/v1/jobs", { method: "POST", body });
+  expect(job.status).toBe(201);
+  const { job_id } = (await job.json()) as { job_id: string };
+  const looked = (await (await server.request(`/v1/jobs/${job_id}`)).json()) as {
+    waiting: { code: string };
+  };
+  expect(looked.waiting.code).toBe("NO_WORKER_MATCHES");
+  expect((await ask(server, home, ["cancel", job_id])).code).toBe(0);
+  const local = await ask(server, home, ["run", "--place", "disk=fast", "-c", "1", "--server", ""]);
+  expect([local.code, local.err]).toEqual([2, expect.stringContaining("--place")]);
+  worker.kill("SIGTERM");
+  // It has a claim: it goes when that ends with the server.
+  expect(await server.stop()).toBe(0);
+  await worker.exited;
 });
 
 test("a task is followed to its end, whose exit code says how it went", async () => {

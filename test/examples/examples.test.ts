@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { makeHome, readText } from "../e2e/cprg.ts";
-import { serve } from "../e2e/server.ts";
+import { type Serving, serve } from "../e2e/server.ts";
 import { requireHost } from "../helpers/host.ts";
 import { calls, MODEL_KEY, says, startModelServer } from "../helpers/model-server.ts";
 import { startWorkerProcess } from "../worker/process.ts";
@@ -50,6 +50,16 @@ async function runOnNode(name: string, env: Readonly<Record<string, string>> = {
   }
 }
 
+/** Resolves when a worker can be claimed. */
+async function untilIdle(server: Serving): Promise<void> {
+  for (;;) {
+    const answer = await server.request("/v1/workers");
+    const { workers } = (await answer.json()) as { workers: { state: string }[] };
+    if (workers.some(({ state }) => state === "idle")) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
 const onNode = requireHost({ programs: ["node"] });
 
 onNode.test(
@@ -75,7 +85,7 @@ onNode.test("embed-agent.ts on Node: a model does a task on a worker", async () 
 });
 
 requireHost({ programs: ["python3"] }).test(
-  "agent.py: an agent in Python drives a worker over HTTP",
+  "agent.py: an agent in Python drives a claimed worker through /v1/sandboxes",
   async () => {
     using home = makeHome();
     const words = ["--bridge-addr", "127.0.0.1:0"];
@@ -88,6 +98,7 @@ requireHost({ programs: ["python3"] }).test(
     const port = Number(server.bridge.split(":").at(-1));
     const worker = startWorkerProcess(port, { words: ["--token", "-"], stdin: token });
     try {
+      await untilIdle(server);
       const program = Bun.spawn(["python3", join(import.meta.dir, "agent.py")], {
         env: { ...home.env, CPRG_SERVER: server.url, CPRG_KEY: server.key },
         stdout: "pipe",
@@ -95,8 +106,12 @@ requireHost({ programs: ["python3"] }).test(
       });
       const [out, said] = await Promise.all([program.stdout.text(), program.stderr.text()]);
       expect({ code: await program.exited, said }).toMatchObject({ code: 0 });
-      const { steps, facts, workers } = JSON.parse(out);
-      expect([steps, facts[0], workers.length]).toEqual([3, "Linux", 1]);
+      const { steps, facts, lines, worker: used } = JSON.parse(out);
+      expect([steps, facts[0], lines]).toEqual([3, "Linux", 3]);
+      const listed = (await (await server.request("/v1/workers")).json()) as {
+        workers: { worker_id: string; claims: unknown[] }[];
+      };
+      expect(listed.workers).toMatchObject([{ worker_id: used, claims: [] }]);
       expect(facts[1]).toStartWith("ID=");
       expect(Number(facts[2])).toBeGreaterThan(0);
     } finally {

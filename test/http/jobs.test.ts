@@ -35,6 +35,8 @@ describe("POST /v1/jobs", () => {
       limits: { ...DEFAULT_LIMITS, wall_seconds: 300, mem_mb: 128, disk_mb: 128 },
       usage: null,
       labels: { run: "7" },
+      placement: null,
+      worker_id: null,
     });
     expect(isId(answer.json.job_id)).toBe(true);
     expect(answer.headers.get("location")).toBe(`/v1/jobs/${answer.json.job_id}`);

@@ -32,7 +32,7 @@ describe("POST /v1/jobs refuses", () => {
     ["code", code("x".repeat(CODE_BYTES_MAX + 1))],
     ["colour", python("1", { colour: "red" })],
     ["__proto__", '{"language":"python","code":"1","__proto__":{}}'],
-    ["placement.labels.gpu", python("1", { placement: { labels: { gpu: "1" } } })],
+    ["placement.labels.g p u", python("1", { placement: { labels: { "g p u": "1" } } })],
     ["placement.zone", python("1", { placement: { zone: "1" } })],
     ["argv", { argv: [] }],
     ["argv[0]", { argv: [""] }],

@@ -111,12 +111,13 @@ describe("POST /v1/jobs/batch", () => {
 });
 
 describe("placement", () => {
-  test("is taken where any place will do, and refused where none can", async () => {
+  test("is refused by a server that has no workers, and read strictly by any", async () => {
     const { ask } = await useApp();
-    for (const placement of [{}, { labels: {} }]) {
-      expect((await ask("/v1/jobs", { body: python("1", { placement }) })).status).toBe(201);
+    for (const placement of [{}, { labels: {} }, { labels: { gpu: "yes" } }]) {
+      const answer = await ask("/v1/jobs", { body: python("1", { placement }) });
+      expect([answer.status, answer.json.reason]).toEqual([400, "NO_WORKERS"]);
     }
-    for (const labels of ['{"gpu":"yes"}', '{"__proto__":"x"}']) {
+    for (const labels of ['{"a b":"yes"}', '{"__proto__":"x"}', '{"a":"\\u0000"}', '{"a":1}']) {
       const body = `{"language":"python","code":"1","placement":{"labels":${labels}}}`;
       const answer = await ask("/v1/jobs", { body });
       expect(answer.status).toBe(400);

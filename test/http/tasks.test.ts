@@ -323,12 +323,11 @@ test("metrics count workers by their state", async () => {
 
 test("what a server was started without is 501, with what to do", async () => {
   const plane = await useTasks({}, { app: { hasEngine: false } });
-  for (const path of ["/v1/jobs", "/v1/sandboxes", "/v1/execs/x", "/v1/languages"]) {
-    const { status, json } = await plane.ask(path);
-    expect([path, status, json.reason]).toEqual([path, 501, "NO_ENGINE"]);
-  }
-  expect((await plane.ask("/v1/jobs", { key: null })).status).toBe(401);
-  for (const path of ["/v1/status", "/healthz", "/v1/tasks"]) {
+  const languages = await plane.ask("/v1/languages");
+  expect([languages.status, languages.json.reason]).toEqual([501, "NO_ENGINE"]);
+  expect((await plane.ask("/v1/languages", { key: null })).status).toBe(401);
+  // Jobs and sandboxes of a control plane run on its workers.
+  for (const path of ["/v1/status", "/healthz", "/v1/tasks", "/v1/jobs", "/v1/sandboxes"]) {
     expect([path, (await plane.ask(path)).status]).toEqual([path, 200]);
   }
   const { app, options } = await useApp();
@@ -341,5 +340,11 @@ test("what a server was started without is 501, with what to do", async () => {
     const answer = await bare.request(path, { headers });
     const { reason } = (await answer.json()) as { reason: string };
     expect([path, answer.status, reason]).toEqual([path, 501, "NO_BRIDGE"]);
+  }
+  const nothing = createApp({ ...without, hasEngine: false });
+  for (const path of ["/v1/jobs", "/v1/sandboxes", "/v1/execs/x", "/v1/languages"]) {
+    const answer = await nothing.request(path, { headers });
+    const { reason } = (await answer.json()) as { reason: string };
+    expect([path, answer.status, reason]).toEqual([path, 501, "NO_ENGINE"]);
   }
 });
