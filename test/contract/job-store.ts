@@ -196,6 +196,35 @@ function describeQueue({ open }: StoreKind): void {
     expect((await store.jobs.get(first.id))?.status).toBe("queued");
   });
 
+  test("placed() gives the jobs for workers, oldest first, and next() none of them", async () => {
+    await using store = await open();
+    const placement = { labels: { gpu: "1" } };
+    expect(await store.jobs.placed({ limit: 5 })).toEqual([]);
+    const jobs: Job[] = [];
+    for (const offset of [2, 0, 1]) {
+      jobs.push(await insert(store, { placement, createdAt: NOON + offset }));
+    }
+    const [last, first, second] = jobs;
+    const here = await insert(store, { createdAt: NOON + 9 });
+    expect(await store.jobs.next([])).toEqual(here);
+    const two = await store.jobs.placed({ limit: 2 });
+    expect(two).toEqual([first, second] as never);
+    const rest = await store.jobs.placed({ limit: 2, after: two[1] as Job });
+    expect(rest).toEqual([last] as never);
+    expect(await store.jobs.placed({ limit: 2, after: rest[0] as Job })).toEqual([]);
+    expect(await store.jobs.queuedCount()).toBe(4);
+    const id = first?.id ?? "";
+    const started = await store.jobs.start(id, "here", NOON + 9, "worker-1");
+    expect(started).toMatchObject({ status: "running", workerId: "worker-1", placement });
+    expect(await store.jobs.get(id)).toMatchObject({ workerId: "worker-1", placement });
+    await store.jobs.finish(second?.id ?? "", null, sampleOutcome({ reason: "user" }), NOON);
+    expect((await store.jobs.placed({ limit: 9 })).map((job) => job.id)).toEqual([last?.id ?? ""]);
+    await store.jobs.finish(id, started?.owner ?? null, sampleOutcome(), NOON + 10);
+    expect(await store.jobs.get(id)).toMatchObject({ status: "succeeded", workerId: "worker-1" });
+    const local = await store.jobs.start(here.id, "here", NOON + 9);
+    expect(local).toMatchObject({ workerId: null, placement: null });
+  });
+
   test("queuedCount() and counts() follow every change", async () => {
     await using store = await open();
     const none = Object.fromEntries(STATUSES.map((status) => [status, 0]));

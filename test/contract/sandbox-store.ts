@@ -61,6 +61,24 @@ function describeSandboxes(kind: StoreKind): void {
     expect(bad).toMatchObject({ code: "invalid_argument", field: "cursor" });
   });
 
+  test("keeps where one was placed, and counts that among its tenant's bytes", async () => {
+    await using store = await kind.open();
+    const plain = sampleSandbox();
+    await store.sandboxes.insert(plain);
+    const before = await store.storedBytes("acme");
+    const placement = { labels: { gpu: "a100", zone: "é" } };
+    const placed = sampleSandbox({ placement, workerId: "worker-1" });
+    await store.sandboxes.insert(placed);
+    expect(await store.sandboxes.get(placed.id)).toEqual(placed);
+    const bytes = Buffer.byteLength(JSON.stringify(placement));
+    expect(await store.storedBytes("acme")).toBe(2 * before + bytes);
+    await store.sandboxes.end(placed.id, "worker_lost", NOON);
+    expect(await store.sandboxes.get(placed.id)).toMatchObject({ reason: "worker_lost" });
+    while (!(await store.prune(NOON + 1)).isDone) {}
+    expect(await store.sandboxes.get(placed.id)).toBeNull();
+    expect(await store.storedBytes("acme")).toBe(before);
+  });
+
   test("ends one once, and lists it no more among the open", async () => {
     await using store = await kind.open();
     const { id } = sampleSandbox();

@@ -76,14 +76,23 @@ test("a sandbox and a run that say nothing of a place go to a worker; labels say
   const token = await mint(server, home);
   const label = ["--label", "disk=fast"];
   const worker = startWorker(server.bridge, home, { token, name: "w1", words: label });
-  const isIdle = async () => (await (await server.request("/v1/workers")).text()).includes('"idle"');
+  const isIdle = async () =>
+    (await (await server.request("/v1/workers")).text()).includes('"idle"');
   while (!(await isIdle())) {}
   const other = await ask(server, home, ["sandbox", "create", "--place", "disk=slow"]);
   expect([other.code, other.err]).toEqual([1, expect.stringContaining("disk=slow")]);
   const made = await ask(server, home, ["sandbox", "create", "--place", "disk=fast"]);
   expect(made.code).toBe(0);
   const id = made.out.trim();
-  const ran = await ask(server, home, ["sandbox", "exec", id, "--", "sh", "-c", "echo on it; exit 7"]);
+  const ran = await ask(server, home, [
+    "sandbox",
+    "exec",
+    id,
+    "--",
+    "sh",
+    "-c",
+    "echo on it; exit 7",
+  ]);
   expect([ran.code, ran.out]).toEqual([7, "on it\n"]);
   expect((await ask(server, home, ["sandbox", "rm", id])).code).toBe(0);
   const any = await ask(server, home, ["sandbox", "create"]);

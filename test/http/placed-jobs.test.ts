@@ -255,17 +255,29 @@ describe("what a worker sends", () => {
     const end = { ...FINISHED, status: "cancelled", reason: "user", exit_code: null };
     await used.ground.worker({ jobs: sends([started(), event("finished", end)]) });
     const { json } = await used.submit();
-    expect(await used.result(json.job_id)).toMatchObject({ status: "error", reason: "interrupted" });
+    expect(await used.result(json.job_id)).toMatchObject({
+      status: "error",
+      reason: "interrupted",
+    });
   });
 
   test("keeps limits and violations that it names", async () => {
     await using used = await usePlacedJobs();
     const hit = { limit: "mem_mb", value: 256, observed: 256, sampled: false };
-    const end = { ...FINISHED, status: "oom_killed", reason: "oom", exit_code: null, signal: "SIGKILL" };
+    const end = {
+      ...FINISHED,
+      status: "oom_killed",
+      reason: "oom",
+      exit_code: null,
+      signal: "SIGKILL",
+    };
     const events = [started(), event("limit", hit), event("finished", end)];
     await used.ground.worker({ jobs: sends(events) });
     const { json } = await used.submit();
-    expect(await used.result(json.job_id)).toMatchObject({ status: "oom_killed", limits_hit: [hit] });
+    expect(await used.result(json.job_id)).toMatchObject({
+      status: "oom_killed",
+      limits_hit: [hit],
+    });
   });
 });
 

@@ -32,7 +32,7 @@ requireHost({ sandbox: true, root: true }).describe("a worker with sandboxes", (
     const limits = { mem_mb: 64, disk_mb: 16, pids: 16, cpu_cores: 0.5 };
     const { sandbox_id: id, limits: effective } = await used.open({ limits });
     expect(effective).toMatchObject(limits);
-    const eats = "python3 -c \"x = bytearray(200 * 1024 * 1024)\"";
+    const eats = 'python3 -c "x = bytearray(200 * 1024 * 1024)"';
     const oom = await used.sh(id, `exec ${eats}`);
     expect(oom).toMatchObject({ status: "oom_killed", reason: "oom" });
     expect(oom.limits_hit).toMatchObject([{ limit: "mem_mb", value: 64 }]);
@@ -46,7 +46,10 @@ requireHost({ sandbox: true, root: true }).describe("a worker with sandboxes", (
       layers: { namespaces: true, seccomp: expect.anything() },
       missing: [],
     });
-    const who = await used.sh(id, "pwd; echo $HOME; cat /etc/hostname 2>/dev/null; ls /proc | wc -l");
+    const who = await used.sh(
+      id,
+      "pwd; echo $HOME; cat /etc/hostname 2>/dev/null; ls /proc | wc -l",
+    );
     expect(who.stdout).toStartWith("/workspace\n/home/agent\n");
     await end(id);
   });

@@ -354,7 +354,10 @@ test("the end of the server gives programs on workers their grace, and leaves no
   const used = await usePlaced();
   const worker = await used.ground.process();
   const { sandbox_id: id } = await used.open();
-  const running = used.sh(id, 'trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done');
+  const running = used.sh(
+    id,
+    'trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done',
+  );
   const list = async () => (await used.ask(`/v1/sandboxes/${id}/execs`)).json.execs;
   while ((await list()).length === 0) {}
   const exec = (await list())[0].exec_id;

@@ -26,8 +26,7 @@ export const sandbox = defineCommand({
   summary: "Open sandboxes on a server, run programs in them, move files",
   help: {
     usage: [
-      "create [--idle SECONDS] [--lifetime SECONDS] [--limit NAME=N]... [--env NAME=VALUE]... " +
-        "[--place NAME=VALUE]...",
+      "create [--idle SECONDS] [--lifetime SECONDS] [--limit NAME=N]... [--place NAME=VALUE]...",
       "list [--all]",
       "exec [--stdin] [--env NAME=VALUE]... [--limit NAME=N]... SANDBOX -- PROGRAM [ARG...]",
       "shell [SANDBOX] [-- PROGRAM [ARG...]]",

@@ -44,6 +44,20 @@ describe("nextAssignment()", () => {
     expect(placed({ workers, waiting })).toBe("t1@own");
   });
 
+  test("what needs a capability goes to a worker that lists it", () => {
+    const workers = [worker("plain", { freeSlots: 9 }), worker("able")];
+    const able = { ...workers[1], capabilities: new Set(["job.Run", "x"]) } as Candidate;
+    const waiting = [task("t1", { needs: ["job.Run"] }), task("t2")];
+    expect(placed({ workers, waiting })).toBe("t2@plain");
+    expect(placed({ workers: [workers[0] as Candidate, able], waiting })).toBe("t1@able");
+    const both = task("t3", { needs: ["job.Run", "y"] });
+    expect(suits(able, both)).toBe(false);
+    expect(whyWaiting(both, state({ workers: [able] }))).toBe("no_worker_matches");
+    // The kind of one that nothing suits is not taken for the other's.
+    const twins = [task("t4", { needs: ["y"] }), task("t5", { needs: ["x"] })];
+    expect(placed({ workers: [able], waiting: twins })).toBe("t5@able");
+  });
+
   test("a worker that a claim of the task failed on is taken only where no other is free", () => {
     const workers = [worker("w1", { freeSlots: 9 }), worker("w2")];
     const waiting = [task("t1", { avoids: ["w1"] })];

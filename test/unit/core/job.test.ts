@@ -48,8 +48,8 @@ test("canChange() lets queued start and end, running end, and what has ended not
 
 test("reduceJob() starts and finishes, and leaves the job it was given", () => {
   const running = reduceJob(QUEUED, start);
-  const owner = { instance: "here", epoch: 1 };
-  expect(running).toEqual({ ...QUEUED, status: "running", startedAt: 2, owner });
+  const since = { status: "running", startedAt: 2, owner, workerId: "w1" } as const;
+  expect(running).toEqual({ ...QUEUED, ...since });
   const ended = reduceJob(running, finish);
   expect(ended).toEqual({ ...running, status: "failed", finishedAt: 3, outcome: OUTCOME });
   expect(QUEUED.status).toBe("queued");

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from "bun:test";
+import { CprgError } from "../../../src/core/errors.ts";
 import { DEFAULT_LIMITS } from "../../../src/core/limits.ts";
 import type { HeldLease } from "../../../src/provider/contract.ts";
 import { EXECS_MAX, TRANSFERS_MAX } from "../../../src/sandboxes/bounds.ts";
@@ -162,4 +163,32 @@ test("a transfer that is disposed of twice frees one place", () => {
   uses[0]?.[Symbol.dispose]();
   sandbox.useForTransfer();
   expect(() => sandbox.useForTransfer()).toThrow("are under way");
+});
+
+test("a lease that is gone ends it: as worker_lost with its worker, as interrupted otherwise", async () => {
+  for (const [reason, end] of [
+    ["WORKER_LOST", "worker_lost"],
+    ["RELEASED", "interrupted"],
+  ] as const) {
+    const gone = new AbortController();
+    const { sandbox, seen } = open({ gone: gone.signal });
+    const { exec, kills, end: done } = fakeExec("e");
+    sandbox.add(exec);
+    gone.abort(new CprgError("unavailable", "it is gone", { reason }));
+    expect([sandbox.ending?.reason, kills]).toEqual([end, [end]]);
+    done();
+    await sandbox.end({ reason: "user", graceMs: 0 });
+    expect(seen.ended).toEqual([end]);
+  }
+  const gone = AbortSignal.abort(new CprgError("unavailable", "lost", { reason: "WORKER_LOST" }));
+  expect(open({ gone }).sandbox.ending?.reason).toBe("worker_lost");
+});
+
+test("its own end, which releases the lease, is no loss", async () => {
+  const gone = new AbortController();
+  const { sandbox, seen } = open({ gone: gone.signal });
+  const ended = sandbox.end({ reason: "user", graceMs: 0 });
+  gone.abort(new CprgError("failed_precondition", "the claim was released"));
+  await ended;
+  expect(seen.ended).toEqual(["user"]);
 });

@@ -62,6 +62,11 @@ test.each([
   expect(fieldOf({ repoUrl })).toBe("repo_url");
 });
 
+test("limits are taken as they are; none of them are the worker's own", () => {
+  expect(parseClaim(request).limits).toBeNull();
+  expect(parseClaim({ ...request, limits: { mem_mb: 64 } }).limits).toEqual({ mem_mb: 64 });
+});
+
 test("refs follow git-check-ref-format(1)", () => {
   const repoUrl = "https://host/a";
   for (const ref of ["main", "feature/x", "v1.0", "0123abcd", "a@b"]) {
