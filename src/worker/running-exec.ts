@@ -23,8 +23,11 @@ export const SIGNALS: readonly string[] = [
   "SIGWINCH",
 ];
 
-/** Of the output of all programs: what was read from a pipe is freed late otherwise. */
-const garbage = new GarbageCount({ everyBytes: 2 * 1024 * 1024, isAwaited: false });
+/**
+ * Of the output of all programs: what was read from pipes and sent on is freed late otherwise. It is
+ * waited for, as a worker has little that lives, so that a collection is a matter of milliseconds.
+ */
+const garbage = new GarbageCount({ everyBytes: 8 * 1024 * 1024, isAwaited: true });
 
 /** How it was asked for. */
 export interface RunningExecOptions {
