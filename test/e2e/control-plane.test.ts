@@ -8,6 +8,7 @@ import { requireHost } from "../helpers/host.ts";
 import { calls, MODEL_KEY, says, startModelServer } from "../helpers/model-server.ts";
 import { call, type Ended, type Home, makeHome, type Running, start } from "./cprg.ts";
 import { type Serving, serve } from "./server.ts";
+import { until } from "./until.ts";
 
 const BRIDGE = ["--bridge-addr", "127.0.0.1:0"];
 
@@ -228,7 +229,9 @@ test("SIGKILL of the control plane under load: what waited is done once, what ra
     for (let round = 0; round < ROUNDS; round += 1) {
       const ids = await submitMany(server, witness);
       // Some have run, some run, some wait.
-      while (readdirSync(witness).length < round * TASKS + 3) await Bun.sleep(5);
+      await until(() => (readdirSync(witness).length < round * TASKS + 3 ? null : true), {
+        what: "some of the round's tasks run",
+      });
       await server.stop("SIGKILL");
       server = await serve(home, { command: "control-plane", words });
       const ends = await Promise.all(ids.map(async (id) => await endOf(server, id)));
