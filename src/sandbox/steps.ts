@@ -170,6 +170,7 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     index: failure.index,
     errno: failure.errno,
     errnoName: errnoName(failure.errno),
+    ...(options.subject === undefined ? {} : { subject: options.subject }),
   };
   const shortage = failure.step < INSIDE_STEP ? SHORTAGE_FIXES[setup.errnoName] : undefined;
   const code = shortage === undefined ? "failed_precondition" : "unavailable";
@@ -180,4 +181,10 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     hint: shortage ?? step.fix,
     setup,
   });
+}
+
+/** errno value of a failed call of node:fs, or 0. */
+export function errnoOf(error: unknown): number {
+  const errno = (error as { readonly errno?: unknown } | null)?.errno;
+  return typeof errno === "number" ? Math.abs(errno) : 0;
 }

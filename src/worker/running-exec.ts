@@ -2,12 +2,19 @@
 
 import { EXEC_SIGNALS } from "../bridge/signals.ts";
 import { CprgError, invalid } from "../core/errors.ts";
+import { GarbageCount } from "../core/garbage.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
 import type { ExecExit } from "../gen/messages.ts";
 import type { Exec, OutputChannel, TerminalSize } from "../provider/contract.ts";
 import { ITEM_OUTPUT_BYTES_MAX, ItemLog } from "./item-log.ts";
 import { Tail } from "./tail.ts";
+
+/**
+ * Of the output of all programs: what was read from pipes and sent on is freed late otherwise. It is
+ * waited for, as a worker has little that lives, so that a collection is a matter of milliseconds.
+ */
+const garbage = new GarbageCount({ everyBytes: 8 * 1024 * 1024, isAwaited: true });
 
 /** How it was asked for. */
 export interface RunningExecOptions {
@@ -129,6 +136,7 @@ export class RunningExec {
       if (notice.type !== "output") continue;
       const { channel, bytes } = notice;
       this.#outputBytes[channel] += bytes.length;
+      garbage.add(bytes.length);
       if (this.#tails === null) await this.log.output(channel, bytes);
       else this.#tails[channel].add(bytes);
     }

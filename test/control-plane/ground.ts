@@ -16,7 +16,11 @@ import type { Place } from "../../src/worker/place.ts";
 import { PlainPlace } from "../../src/worker/plain-place.ts";
 import { Reconnect } from "../../src/worker/reconnect.ts";
 import { Worker, type WorkerEnd, type WorkerOptions } from "../../src/worker/worker.ts";
-import { startWorkerProcess, type WorkerProcess, type WorkerProcessOptions } from "../worker/process.ts";
+import {
+  startWorkerProcess,
+  type WorkerProcess,
+  type WorkerProcessOptions,
+} from "../worker/process.ts";
 
 export const TOKEN = "shared-token-of-the-test-0123456789";
 export const PATH = "/usr/local/bin:/usr/bin:/bin";
