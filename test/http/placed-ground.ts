@@ -11,6 +11,11 @@ export interface PlacedOptions {
   readonly app?: FixtureOptions;
 }
 
+/** Lets whatever else there is go on, between two looks: an app in memory answers without that. */
+export async function pause(): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, 2));
+}
+
 /** The app and its workers; `await using` ends both. */
 export async function usePlaced({ plane = {}, app = {} }: PlacedOptions = {}) {
   const store = plane.store ?? memoryStore();

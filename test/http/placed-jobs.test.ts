@@ -8,7 +8,7 @@ import type { JobEvent, JobRunner } from "../../src/worker/job-methods.ts";
 import { until } from "../control-plane/ground.ts";
 import { startService } from "../jobs/fixture.ts";
 import { KEY_B, python, useApp } from "./fixture.ts";
-import { usePlaced } from "./placed-ground.ts";
+import { pause, usePlaced } from "./placed-ground.ts";
 
 const ANY = { placement: { labels: {} } };
 const FINISHED = {
@@ -59,7 +59,7 @@ async function usePlacedJobs(options: Parameters<typeof usePlaced>[0] = {}) {
     look,
     /** A job once it has printed something. */
     up: async (id: string) => {
-      while (!(await used.ask(`/v1/jobs/${id}/replay`)).text.includes("up\\n")) {}
+      while (!(await used.ask(`/v1/jobs/${id}/replay`)).text.includes("up\\n")) await pause();
     },
     result: async (id: string) => (await used.ask(`/v1/jobs/${id}/result?wait_seconds=20`)).json,
   };

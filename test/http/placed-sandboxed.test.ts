@@ -5,7 +5,7 @@ import type { EventRow } from "../../src/core/event.ts";
 import { TOKEN } from "../control-plane/ground.ts";
 import { requireHost } from "../helpers/host.ts";
 import { python } from "./fixture.ts";
-import { usePlaced } from "./placed-ground.ts";
+import { pause, usePlaced } from "./placed-ground.ts";
 
 const ANY = { placement: { labels: {} } };
 
@@ -100,7 +100,8 @@ requireHost({ sandbox: true, root: true }).describe("a worker with sandboxes", (
     const word = `word-${Math.random().toString(36).slice(2)}`;
     const argv = ["sh", "-c", `echo up; sleep 600; : ${word}`];
     const { json } = await used.ask("/v1/jobs", { body: { argv, ...ANY } });
-    while (!(await used.ask(`/v1/jobs/${json.job_id}/replay`)).text.includes("up\\n")) {}
+    while (!(await used.ask(`/v1/jobs/${json.job_id}/replay`)).text.includes("up\\n"))
+      await pause();
     expect(processesWith(word)).not.toBe(0);
     const ended = await used.ask(`/v1/jobs/${json.job_id}`, { method: "DELETE" });
     expect(ended.json).toMatchObject({ status: "cancelled", reason: "user" });

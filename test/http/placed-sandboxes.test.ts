@@ -7,7 +7,7 @@ import { newId } from "../../src/core/ids.ts";
 import { until } from "../control-plane/ground.ts";
 import { startProxy } from "../worker/proxy.ts";
 import { KEY_B, useApp } from "./fixture.ts";
-import { usePlaced } from "./placed-ground.ts";
+import { pause, usePlaced } from "./placed-ground.ts";
 
 const LINUX = { placement: { labels: { os: "linux" } } };
 
@@ -71,6 +71,7 @@ describe("a sandbox on a worker", () => {
         const out = (events as EventRow[]).filter(({ kind }) => kind === "stdout");
         const all = out.map(({ data }) => String(data)).join("");
         if (all.includes(text)) return all;
+        await pause();
       }
     };
     expect(await seen("30 90")).toContain("30 90");
@@ -98,7 +99,7 @@ describe("a sandbox on a worker", () => {
 
     const trapped = await start('trap "exit 7" USR1; echo up; while :; do sleep 0.05; done');
     const up = async () => (await used.ask(`/v1/execs/${trapped}/replay`)).text.includes("up\\n");
-    while (!(await up())) {}
+    while (!(await up())) await pause();
     const signal = async (name: string) =>
       await used.ask(`/v1/execs/${trapped}/signal`, { body: { signal: name } });
     expect([(await signal("SIGUSR1")).status]).toEqual([204]);
@@ -179,7 +180,7 @@ describe("the loss of a worker", () => {
     const { sandbox_id: id } = await used.open();
     const running = used.sh(id, "echo up; sleep 600");
     const list = async () => (await used.ask(`/v1/sandboxes/${id}/execs`)).json.execs;
-    while ((await list()).length === 0) {}
+    while ((await list()).length === 0) await pause();
     worker.kill("SIGKILL");
     expect(await running).toMatchObject({ status: "error", reason: "worker_lost" });
     expect(await used.ended(id)).toMatchObject({ status: "ended", reason: "worker_lost" });
@@ -194,7 +195,7 @@ describe("the loss of a worker", () => {
     const sandbox = await used.open();
     const running = used.sh(sandbox.sandbox_id, "sleep 600");
     const list = `/v1/sandboxes/${sandbox.sandbox_id}/execs`;
-    while ((await used.ask(list)).json.execs.length === 0) {}
+    while ((await used.ask(list)).json.execs.length === 0) await pause();
     await used.ground.plane.releaseWorker(id);
     expect((await running).status).toBe("error");
     expect(await used.ended(sandbox.sandbox_id)).toMatchObject({ reason: "interrupted" });
@@ -207,7 +208,7 @@ describe("the loss of a worker", () => {
     const { sandbox_id } = await used.open();
     const running = used.sh(sandbox_id, "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.1; done");
     const list = `/v1/sandboxes/${sandbox_id}/execs`;
-    while ((await used.ask(list)).json.execs.length === 0) {}
+    while ((await used.ask(list)).json.execs.length === 0) await pause();
     proxy.cut();
     expect(await running).toMatchObject({ exit_code: 0, stdout: "1\n2\n3\n4\n5\n6\n7\n8\n" });
     expect(proxy.connections).toBeGreaterThan(1);
@@ -359,9 +360,9 @@ test("the end of the server gives programs on workers their grace, and leaves no
     'trap "echo bye; exit 0" TERM; echo up; while :; do sleep 0.05; done',
   );
   const list = async () => (await used.ask(`/v1/sandboxes/${id}/execs`)).json.execs;
-  while ((await list()).length === 0) {}
+  while ((await list()).length === 0) await pause();
   const exec = (await list())[0].exec_id;
-  while (!(await used.ask(`/v1/execs/${exec}/replay`)).text.includes("up\\n")) {}
+  while (!(await used.ask(`/v1/execs/${exec}/replay`)).text.includes("up\\n")) await pause();
   const leases = used.options.sandboxes.stop(5000);
   await used.ground.plane.stop({ graceMs: 5000, leases });
   expect(await running).toMatchObject({ reason: "shutdown", stdout: "up\nbye\n" });
