@@ -100,7 +100,7 @@ export async function openParts(config: LoadedConfig, options: OpenOptions): Pro
   const keys = await serverKeys(config);
   secrets.hold(keys.secrets);
   if (tls !== null) holdPem(secrets, tls.key);
-  const signingKey = await openSigningKey(settings.dataDir);
+  const signingKey = await openSigningKey(settings.dataDir, { log: log.scope("store") });
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
   const tenancyLog = log.scope("tenancy");
