@@ -18,7 +18,7 @@ import {
 import { SandboxService, type SandboxServiceOptions } from "../sandboxes/service.ts";
 import { openArtifacts } from "../store/artifact-files.ts";
 import type { ArtifactStore } from "../store/artifacts.ts";
-import { openStore } from "../store/open.ts";
+import { type FileStore, openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import type { LoadedConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
@@ -236,7 +236,7 @@ function holdPem(secrets: SecretSet, pem: string): void {
 
 function startRetention(
   { retentionHours, sweepIntervalSecs }: LoadedConfig["settings"],
-  parts: Pick<RetentionOptions, "store" | "onSweep" | "onSwept" | "log">,
+  parts: Pick<RetentionOptions, "onSweep" | "onSwept" | "log"> & { readonly store: FileStore },
 ): Retention {
   const sweepIntervalMs = sweepIntervalSecs * 1000;
   const retention = new Retention({
@@ -245,6 +245,7 @@ function startRetention(
     sweepIntervalMs,
     clock: systemClock,
   });
+  parts.store.onDiskFull(() => retention.hurry());
   retention.start();
   return retention;
 }
