@@ -12,7 +12,7 @@ import { Ground } from "../control-plane/ground.ts";
 import { echoRunner, KEY_A, KEY_ADMIN, python, useApp } from "./fixture.ts";
 import { AnswerCheck } from "./fuzz/answers.ts";
 import { driveRoutes, driveSettings, REQUESTS_LEAST, reportLine } from "./fuzz/drive.ts";
-import type { Fuzzed } from "./fuzz/places.ts";
+import { type Fuzzed, openSandbox } from "./fuzz/places.ts";
 import { operationsOf } from "./fuzz/requests.ts";
 
 const { requests, seed, routeMs } = driveSettings({ requests: REQUESTS_LEAST, routeSeconds: 20 });
@@ -80,8 +80,7 @@ test(
 
 test("what runs still, and what is the whole workspace, is answered as described", async () => {
   const { ask, document } = await fuzzedApp();
-  const opened = await ask("/v1/sandboxes", { body: {} });
-  const sandbox = opened.headers.get("location") ?? "";
+  const sandbox = await openSandbox({ ask });
   const check = new AnswerCheck(document);
   const operations = operationsOf(document);
   const expectFit = async (

@@ -9,6 +9,8 @@ import type { Schema } from "./values.ts";
 
 /** Requests that every route gets, however long that takes. */
 export const REQUESTS_LEAST = 200;
+/** Routes that the report names for their time. */
+const SLOW_SHOWN = 8;
 /** Share of a route's requests that has to come through. */
 const SUCCESS_SHARE = 0.4;
 /** Share of requests of a tenant's key to what only administrators may, and of theirs to the rest. */
@@ -40,6 +42,8 @@ export interface RouteReport {
   readonly successes: number;
   /** Successes that are enough. */
   readonly least: number;
+  /** How long it took. */
+  readonly tookMs: number;
 }
 
 /** The numbers that tests read of the environment, so that a run can be longer, or run again. */
@@ -55,14 +59,20 @@ export function driveSettings(defaults: {
   };
 }
 
-/** One line for people: how many requests were sent, and to which routes fewer than were asked for. */
+/** For people: how many requests were sent, what took longest, and which routes got fewer than asked for. */
 export function reportLine(reports: readonly RouteReport[], requests: number): string {
   const sent = reports.reduce((sum, report) => sum + report.sent, 0);
   const successes = reports.reduce((sum, report) => sum + report.successes, 0);
   const short = reports.filter((report) => report.sent < requests);
   const cut = short.map((report) => `${report.route} ${report.sent}`).join(", ");
+  const slow = reports.toSorted((a, b) => b.tookMs - a.tookMs).slice(0, SLOW_SHOWN);
+  const slowest = slow.map(({ route, tookMs }) => `${route} ${tookMs} ms`).join(", ");
   const share = Math.round((100 * successes) / sent);
-  return `fuzz: ${sent} requests to ${reports.length} routes, ${share} % came through${cut === "" ? "" : `; cut short by time: ${cut}`}`;
+  return [
+    `fuzz: ${sent} requests to ${reports.length} routes, ${share} % came through`,
+    `slowest: ${slowest}`,
+    ...(cut === "" ? [] : [`cut short by time: ${cut}`]),
+  ].join("; ");
 }
 
 /**
@@ -100,10 +110,10 @@ async function driveRoute(
   // A route has the same requests whatever the others do meanwhile.
   const random = new Random(seed ^ Number(Bun.hash.crc32(route)));
   const maker = new RequestMaker(document, random);
-  const endMs = performance.now() + routeMs;
+  const startMs = performance.now();
   let [sent, successes] = [0, 0];
   let place = await places.of(operation);
-  while (sent < requests && (sent < REQUESTS_LEAST || performance.now() < endMs)) {
+  while (sent < requests && (sent < REQUESTS_LEAST || performance.now() - startMs < routeMs)) {
     const made = maker.make(operation, place);
     const request = withKey(operation, options.adapt?.(operation, made) ?? made, {
       random,
@@ -118,7 +128,8 @@ async function driveRoute(
     if (isSame) place = await places.next({ operation, place, answer });
   }
   await places.leave(place);
-  return { route, sent, successes, least: UPGRADES.has(route) ? 0 : sent * SUCCESS_SHARE };
+  const least = UPGRADES.has(route) ? 0 : sent * SUCCESS_SHARE;
+  return { route, sent, successes, least, tookMs: Math.round(performance.now() - startMs) };
 }
 
 /** A request with the key of who may make it, now and then of somebody else. */

@@ -21,6 +21,9 @@ export interface Fuzzed {
   openWorker(): Promise<string>;
 }
 
+/** Longer than any job here waits and runs, on a busy machine. */
+const JOB_SECONDS = 300;
+
 /** Whether what was asked for can be had only once of one thing. */
 function isSpent({ method, path }: Operation, status: number): boolean {
   if (method !== "DELETE") return path.endsWith("/rotate") || path.endsWith("/drain");
@@ -68,7 +71,10 @@ export class Places {
     if (operation.method === "POST" && operation.path === "/v1/sandboxes" && status === 201) {
       await this.#useUp(answer.headers.get("location") ?? "");
     }
-    if (status >= 300) return place;
+    if (operation.method === "POST" && /^\/v1\/jobs(?:\/batch)?$/.test(operation.path)) {
+      await this.#outlast(answer.text);
+    }
+    if (status >= 300 && status !== 409) return place;
     if (!isSpent(operation, status)) return await this.#alive(operation, place);
     if (operation.method === "DELETE") await this.#deleteAgain(place);
     return await this.of(operation);
@@ -83,8 +89,10 @@ export class Places {
   /** A job that has ended, for what looks; one that runs, for what ends it. */
   async #job({ method }: Operation): Promise<string> {
     const { ask, quickJob, endlessJob } = this.#fuzzed;
-    const { json } = await ask("/v1/jobs", { body: method === "DELETE" ? endlessJob : quickJob });
-    if (method !== "DELETE") await ask(`/v1/jobs/${json.job_id}/result`);
+    const { json, text } = await ask("/v1/jobs", {
+      body: method === "DELETE" ? endlessJob : quickJob,
+    });
+    if (method !== "DELETE") await this.#outlast(text);
     return json.job_id;
   }
 
@@ -132,6 +140,14 @@ export class Places {
     return json.status === "running" ? place : await this.of(operation);
   }
 
+  /** Waits for the jobs of an answer: what makes places waits behind them else. */
+  async #outlast(text: string): Promise<void> {
+    for (const [, id] of text.matchAll(/"job_id":"([^"]+)"/g)) {
+      const ended = await this.#fuzzed.ask(`/v1/jobs/${id}/result?wait_seconds=${JOB_SECONDS}`);
+      expect([id, ended.status]).toEqual([id, 200]);
+    }
+  }
+
   /** Runs something in a sandbox, and ends it; one with little time may have ended by itself. */
   async #useUp(sandbox: string): Promise<void> {
     const { ask, quickExec } = this.#fuzzed;
@@ -158,7 +174,7 @@ export class Places {
 }
 
 /** The path of a sandbox with a file in it, which stays open. */
-async function openSandbox({ ask }: Pick<Fuzzed, "ask">): Promise<string> {
+export async function openSandbox({ ask }: Pick<Fuzzed, "ask">): Promise<string> {
   const body = { idle_seconds: 86_400, lifetime_seconds: 86_400 };
   const opened = await ask("/v1/sandboxes", { body });
   expect([opened.status, opened.text]).toEqual([201, opened.text]);
