@@ -27,24 +27,34 @@ export class OwnTurns {
 const SHARED_MS = 2;
 
 /**
- * Turns that callers share while there is time in them: whoever comes later has a turn alone, first
- * come, first served. For work that others send: they send it in bursts.
+ * Turns that callers share while there is time in them. Whoever comes later has a turn alone: one of
+ * each party in turn, and of one party's first come, first served. For work that others send: they
+ * send it in bursts, and one's burst is not to be another's wait.
  */
 export class SharedTurns {
-  readonly #later = new OwnTurns();
-  #waiting = 0;
+  /** Those who wait, by party, the party whose turn is next first. */
+  readonly #queues = new Map<string, (() => void)[]>();
   #sinceMs: number | null = null;
 
   /** Resolves when the caller may go on; null when that is at once. */
-  enter(): Promise<void> | null {
-    if (this.#waiting === 0 && this.#hasTime()) return null;
-    return this.#wait();
+  enter(party: string): Promise<void> | null {
+    if (this.#queues.size === 0 && this.#hasTime()) return null;
+    return new Promise((resolve) => {
+      if (this.#queues.size === 0) setImmediate(() => this.#resolveOne());
+      const queue = this.#queues.get(party) ?? [];
+      queue.push(resolve);
+      this.#queues.set(party, queue);
+    });
   }
 
-  async #wait(): Promise<void> {
-    this.#waiting += 1;
-    await this.#later.next();
-    this.#waiting -= 1;
+  #resolveOne(): void {
+    for (const [party, queue] of this.#queues) {
+      queue.shift()?.();
+      this.#queues.delete(party);
+      if (queue.length > 0) this.#queues.set(party, queue);
+      break;
+    }
+    if (this.#queues.size > 0) setImmediate(() => this.#resolveOne());
   }
 
   #hasTime(): boolean {

@@ -19,7 +19,6 @@ import { isKeyPath, requireAdmin, requireKey } from "./auth.ts";
 import { BODY_TIMEOUT_MS } from "./body.ts";
 import { BodyBudget } from "./body-budget.ts";
 import type { AppEnv } from "./env.ts";
-import { inTurn } from "./in-turn.ts";
 import { JOB_ROUTES } from "./job-docs.ts";
 import { ADMIN_ROUTES } from "./key-docs.ts";
 import { STREAM_STALL_MS } from "./log-stream.ts";
@@ -123,7 +122,7 @@ export function createApp(options: AppOptions): Hono<AppEnv> {
 
   const requests = new RequestCounts();
 
-  app.use(inTurn(), requestLog(log, clock));
+  app.use(requestLog(log, clock));
   app.use(countRequests(requests, (method, path) => findRoute(ROUTES, method, path)?.path ?? null));
   app.use(safeHeaders);
   app.use(withoutBody);

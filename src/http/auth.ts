@@ -1,6 +1,6 @@
 /** Who a request acts for: a bearer key (RFC 6750), or `?key=` where a browser cannot send one. */
 
-import type { Context, MiddlewareHandler } from "hono";
+import type { MiddlewareHandler } from "hono";
 import { CprgError } from "../core/errors.ts";
 import type { KeyRing } from "../tenancy/key-ring.ts";
 import type { Tenancy } from "../tenancy/tenancy.ts";
@@ -13,7 +13,7 @@ import type { AppEnv } from "./env.ts";
  */
 export function requireKey(keys: KeyRing, tenancy: Tenancy): MiddlewareHandler<AppEnv> {
   return async (c, next) => {
-    const key = presentedKey(c);
+    const key = presentedKey(c.req.raw);
     const principal = key === null ? null : keys.authenticate(key);
     if (principal === null) {
       tenancy.audit.refused();
@@ -28,6 +28,12 @@ export function requireKey(keys: KeyRing, tenancy: Tenancy): MiddlewareHandler<A
     tenancy.rates.take(principal.keyId, principal.ratePerMin);
     await next();
   };
+}
+
+/** Whose a request is, before it is let in: a tenant's, or, with no key that is known, a stranger's. */
+export function partyOf(keys: KeyRing, request: Request): string {
+  const key = presentedKey(request);
+  return (key === null ? null : keys.authenticate(key)?.tenant) ?? "";
 }
 
 /** Paths that only administrators use, with what is beneath them. */
@@ -65,15 +71,17 @@ export const requireAdmin: MiddlewareHandler<AppEnv> = async (c, next) => {
 };
 
 /** Whether a request asks for a WebSocket (RFC 6455 section 4.1). */
-export function isUpgrade(c: Context<AppEnv>): boolean {
-  return c.req.method === "GET" && c.req.header("upgrade")?.toLowerCase() === "websocket";
+export function isUpgrade({ method, headers }: Request): boolean {
+  return method === "GET" && headers.get("upgrade")?.toLowerCase() === "websocket";
 }
 
 const STREAM_PATH = /^\/v1\/(?:jobs|execs)\/[^/]+\/stream$/;
 
 /** A key in a URL ends up in histories and logs: it counts only where there is no other way. */
-function presentedKey(c: Context<AppEnv>): string | null {
-  const header = c.req.header("authorization");
-  if (header !== undefined) return /^Bearer +(\S+) *$/i.exec(header)?.[1] ?? "";
-  return isUpgrade(c) && STREAM_PATH.test(c.req.path) ? (c.req.query("key") ?? null) : null;
+function presentedKey(request: Request): string | null {
+  const header = request.headers.get("authorization");
+  if (header !== null) return /^Bearer +(\S+) *$/i.exec(header)?.[1] ?? "";
+  if (!isUpgrade(request)) return null;
+  const { pathname, searchParams } = new URL(request.url);
+  return STREAM_PATH.test(pathname) ? searchParams.get("key") : null;
 }

@@ -9,6 +9,10 @@ export const STREAM_BUFFER_BYTES_MAX = 1024 * 1024;
 /** Longest that a client may take nothing while something waits for it. */
 export const STREAM_STALL_MS = 60_000;
 
+/** Messages a minute that a client may send, for nothing: some keep a connection alive with them. */
+export const STREAM_MESSAGES_PER_MIN = 120;
+const MINUTE_MS = 60_000;
+
 /** RFC 6455 section 7.4.1. */
 const CLOSE_NORMAL = 1000;
 const CLOSE_GOING_AWAY = 1001;
@@ -45,6 +49,8 @@ export class LogStream {
   readonly #gone = Promise.withResolvers<void>();
   #drained: (() => void) | null = null;
   #isRefused = false;
+  #messages = 0;
+  #messagesSinceMs = 0;
 
   constructor(options: LogStreamOptions) {
     this.#options = options;
@@ -69,6 +75,21 @@ export class LogStream {
       this.#options.onFailure(error);
       socket.close(CLOSE_INTERNAL_ERROR, "the server failed");
     }
+  }
+
+  /** The client sent a message, which nobody reads; one that floods is cut off. */
+  heard(socket: Pick<StreamSocket, "close" | "terminate">): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#messagesSinceMs >= MINUTE_MS) {
+      this.#messagesSinceMs = nowMs;
+      this.#messages = 0;
+    }
+    this.#messages += 1;
+    if (this.#messages <= STREAM_MESSAGES_PER_MIN) return;
+    const isTold = this.#closed.signal.aborted;
+    this.closed();
+    if (isTold) socket.terminate();
+    else socket.close(CLOSE_POLICY_VIOLATION, "a stream takes no messages");
   }
 
   /** The socket took bytes that waited. */

@@ -5,7 +5,7 @@
  */
 
 import { isIP } from "node:net";
-import type { Context, MiddlewareHandler } from "hono";
+import type { MiddlewareHandler } from "hono";
 import { CprgError } from "../core/errors.ts";
 import { isUpgrade } from "./auth.ts";
 import type { AppEnv } from "./env.ts";
@@ -27,7 +27,7 @@ export function checkOrigin(names: readonly string[]): MiddlewareHandler<AppEnv>
     const host = c.req.header("host") ?? "";
     if (!isOurs(host, names)) throw wrongHost(host);
     const origin = c.req.header("origin");
-    const changes = !SAFE_METHODS.includes(c.req.method) || isUpgrade(c as Context<AppEnv>);
+    const changes = !SAFE_METHODS.includes(c.req.method) || isUpgrade(c.req.raw);
     if (origin !== undefined && changes && !isSameOrigin(origin, { host, names })) {
       throw wrongOrigin(origin);
     }

@@ -2,7 +2,9 @@
 
 import type { Hono } from "hono";
 import { CprgError } from "../core/errors.ts";
+import { SharedTurns } from "../core/turn.ts";
 import { type AppOptions, createApp } from "./app.ts";
+import { partyOf } from "./auth.ts";
 import type { AppEnv, Listener } from "./env.ts";
 import { ANSWER_IDLE_SECONDS } from "./idle.ts";
 import type { LogStream } from "./log-stream.ts";
@@ -12,7 +14,7 @@ import type { LogStream } from "./log-stream.ts";
  * declared length before it reads anything, and counts what comes; nothing is read ahead of that.
  */
 const RUNTIME_BODY_BYTES_MAX = Number.MAX_SAFE_INTEGER;
-/** A stream takes no messages; a close or pong frame fits. */
+/** A stream has no use for messages; a close or pong frame fits. */
 const STREAM_MESSAGE_BYTES_MAX = 4 * 1024;
 /** Never reached: a stream waits at its own, smaller bound, plus one event. */
 const STREAM_BACKPRESSURE_BYTES_MAX = 8 * 1024 * 1024;
@@ -71,6 +73,10 @@ interface Parts {
 
 function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
   const { hostname, port, tls } = options;
+  // Requests come in bursts, and each takes the event loop for a part of a millisecond before it first
+  // waits for anything. So a burst is begun over several turns: what runs goes on meanwhile, and the
+  // runtime is not kept in its loop of accepting connections, in which nobody else is served.
+  const turns = new SharedTurns();
   try {
     return Bun.serve<LogStream>({
       hostname,
@@ -81,7 +87,10 @@ function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
       // `development: false` alone switches it on, and another process could share the port.
       reusePort: false,
       ...(tls === undefined ? {} : { tls }),
-      fetch: (request, server) => app.fetch(request, { listener: listenerOf(server) }),
+      fetch: async (request, server) => {
+        await (turns.enter(partyOf(options.keys, request)) ?? undefined);
+        return await app.fetch(request, { listener: listenerOf(server) });
+      },
       websocket: {
         maxPayloadLength: STREAM_MESSAGE_BYTES_MAX,
         backpressureLimit: STREAM_BACKPRESSURE_BYTES_MAX,
@@ -91,7 +100,7 @@ function listen(options: ServerOptions, { app, streams }: Parts): StreamServer {
           streams.add(socket.data);
           void socket.data.opened(socket);
         },
-        message: () => undefined,
+        message: (socket) => socket.data.heard(socket),
         drain: (socket) => socket.data.drained(),
         close: (socket) => {
           streams.delete(socket.data);

@@ -18,7 +18,7 @@ export interface UpgradeRules {
 
 /** @throws CprgError `invalid_argument` naming the parameter */
 export function readSocketStart(c: Context<AppEnv>): number {
-  return readParameters(c, isUpgrade(c) ? socketParameters : followParameters).from_seq;
+  return readParameters(c, isUpgrade(c.req.raw) ? socketParameters : followParameters).from_seq;
 }
 
 /**
@@ -32,7 +32,7 @@ export function upgradeResponse(
   source: Pick<LogStreamOptions, "subscribe" | "hasEnded">,
 ): Response {
   const { listener } = c.env ?? {};
-  if (!isUpgrade(c) || listener === undefined) throw upgradeRequired();
+  if (!isUpgrade(c.req.raw) || listener === undefined) throw upgradeRequired();
   const requestId = c.get("requestId");
   const place = places.take(c.get("principal").tenant);
   const stream = new LogStream({

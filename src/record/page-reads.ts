@@ -4,6 +4,7 @@
  */
 
 import type { Subject } from "../core/event.ts";
+import { GarbageCount, type GarbageOptions } from "../core/garbage.ts";
 import type { EventLine, EventLog } from "../store/contract.ts";
 
 /** Pages that are read at once from one store. */
@@ -17,11 +18,7 @@ export interface PageBounds {
   readonly maxBytes: number;
 }
 
-/**
- * Characters of pages after which garbage is collected. A page becomes garbage of several times its
- * size, and the runtime lets the heap grow by more than a flood of readers may cost before it collects.
- */
-const COLLECT_EVERY_CHARS = 8 * 1024 * 1024;
+const GARBAGE: GarbageOptions = { everyBytes: 8 * 1024 * 1024, isAwaited: false };
 
 type Reads = Pick<EventLog, "read">;
 
@@ -35,7 +32,7 @@ export async function readPage(
   await turns.enter();
   try {
     const page = await events.read(subject, fromSeq, bounds);
-    turns.count(page);
+    for (const { line } of page) turns.garbage.add(line.length);
     return page;
   } finally {
     turns.leave();
@@ -52,9 +49,9 @@ function turnsOf(events: Reads): Turns {
 
 /** Lets so many in at once; as many wait as there are readers, which have a bound of their own. */
 class Turns {
+  readonly garbage = new GarbageCount(GARBAGE);
   readonly #waiting: (() => void)[] = [];
   #inside = 0;
-  #chars = 0;
 
   async enter(): Promise<void> {
     if (this.#inside >= PAGE_READS_MAX) {
@@ -63,15 +60,6 @@ class Turns {
       return;
     }
     this.#inside += 1;
-  }
-
-  /** Pays for the garbage that pages leave. */
-  count(page: readonly EventLine[]): void {
-    for (const { line } of page) this.#chars += line.length;
-    if (this.#chars < COLLECT_EVERY_CHARS) return;
-    this.#chars = 0;
-    // Node, which embedders use, pays by itself.
-    if (typeof Bun !== "undefined") Bun.gc(false);
   }
 
   leave(): void {

@@ -17,7 +17,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError } from "../core/errors.ts";
-import { stepError } from "./steps.ts";
+import { errnoOf, stepError } from "./steps.ts";
 
 /** Tries to remove a group that the kernel still holds, and the pause between two. */
 const REMOVE_TRIES_MAX = 400;
@@ -31,12 +31,6 @@ const REMOVE_DEPTH_MAX = 8;
 const SHARED_TRIES_MAX = 20;
 
 const CGROUP_STEP = 17;
-
-/** errno value of a failed call of node:fs, or 0. */
-export function errnoOf(error: unknown): number {
-  const errno = (error as { readonly errno?: unknown } | null)?.errno;
-  return typeof errno === "number" ? Math.abs(errno) : 0;
-}
 
 function groupError(error: unknown, subject: string): CprgError {
   if (CprgError.is(error)) return error;
@@ -191,11 +185,6 @@ export function openGroup(directory: string): number {
   } catch (error) {
     throw groupError(error, directory);
   }
-}
-
-/** Closes descriptors and forgets them. */
-export function closeAll(fds: number[]): void {
-  for (const fd of fds.splice(0)) closeSync(fd);
 }
 
 /**

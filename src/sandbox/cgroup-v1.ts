@@ -12,7 +12,6 @@ import { dirname, join } from "node:path";
 import { sharedMemoryBytes } from "./capacity.ts";
 import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } from "./cgroup.ts";
 import {
-  closeAll,
   hasGroupFile,
   makeGroupAside,
   makeInstanceGroup,
@@ -26,6 +25,7 @@ import {
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V1Host } from "./cgroup-hierarchy.ts";
+import { closeAll } from "./descriptors.ts";
 import { ExecGroups } from "./exec-groups.ts";
 import type { Native } from "./native.ts";
 import { cpuacctUs, pidsExec } from "./pids-exec.ts";

@@ -6,16 +6,9 @@
 
 import { basename, dirname, join } from "node:path";
 import { CprgError } from "../core/errors.ts";
-import {
-  errnoOf,
-  hasGroupFile,
-  makeGroup,
-  readGroup,
-  readPids,
-  writeGroup,
-} from "./cgroup-files.ts";
+import { hasGroupFile, makeGroup, readGroup, readPids, writeGroup } from "./cgroup-files.ts";
 import { type Hierarchy, namedGroup, noSuchGroup, type V2Host } from "./cgroup-hierarchy.ts";
-import { errnoName } from "./steps.ts";
+import { errnoName, errnoOf } from "./steps.ts";
 
 /** The group that the server moves itself into. */
 const SERVER_GROUP = "cprg-server";

@@ -16,7 +16,6 @@ import { join } from "node:path";
 import { sharedMemoryBytes } from "./capacity.ts";
 import type { ExecGroup, GroupLimits, GroupTree, SandboxGroups, TreeOptions } from "./cgroup.ts";
 import {
-  closeAll,
   hasGroupFile,
   makeGroupAside,
   makeInstanceGroup,
@@ -29,6 +28,7 @@ import {
   writeGroup,
 } from "./cgroup-files.ts";
 import type { V2Host } from "./cgroup-hierarchy.ts";
+import { closeAll } from "./descriptors.ts";
 import { ExecGroups } from "./exec-groups.ts";
 import type { Native } from "./native.ts";
 import { unifiedExec } from "./unified-exec.ts";

@@ -7,9 +7,9 @@ import { closeSync } from "node:fs";
 import { constants } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
 import { CprgError, type SetupFailure } from "../core/errors.ts";
-import { errnoOf } from "./cgroup-files.ts";
 import { decodeReport, type Report, SIZES } from "./layout.ts";
 import type { Native } from "./native.ts";
+import { errnoOf } from "./steps.ts";
 
 /** Tries to send while process 1 is busy with earlier requests, and the pause between two. */
 const SEND_TRIES_MAX = 2000;

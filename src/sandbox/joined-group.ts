@@ -1,7 +1,8 @@
 /** What the group of one program is on either version: a directory, and what is written to join it. */
 
 import type { ExecGroup } from "./cgroup.ts";
-import { closeAll, makeGroupAside, readPids, removeGroup } from "./cgroup-files.ts";
+import { makeGroupAside, readPids, removeGroup } from "./cgroup-files.ts";
+import { closeAll } from "./descriptors.ts";
 
 /** What the versions do differently. */
 export type GroupWays = Omit<ExecGroup, "fds" | "sent" | "processes" | "remove">;

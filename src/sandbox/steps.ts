@@ -181,3 +181,9 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     setup,
   });
 }
+
+/** errno value of a failed call of node:fs, or 0. */
+export function errnoOf(error: unknown): number {
+  const errno = (error as { readonly errno?: unknown } | null)?.errno;
+  return typeof errno === "number" ? Math.abs(errno) : 0;
+}

@@ -1,8 +1,8 @@
 /** The Worker that owns the database. It does one batch at a time and never waits for anything. */
 
+import { GarbageCount } from "../core/garbage.ts";
 import { BatchRunner } from "./batch.ts";
 import { type OpenDatabase, openDatabase } from "./database.ts";
-import { GarbageCount } from "./garbage.ts";
 import type { FromWorker, ToWorker } from "./protocol.ts";
 import { SpaceReserve } from "./space-reserve.ts";
 import { toWire } from "./wire-error.ts";
@@ -11,7 +11,7 @@ declare const self: Worker;
 
 let database: OpenDatabase | undefined;
 let runner: BatchRunner | undefined;
-const garbage = new GarbageCount();
+const garbage = new GarbageCount({ everyBytes: 1024 * 1024, isAwaited: true });
 
 self.onmessage = ({ data: message }: MessageEvent<ToWorker>): void => {
   self.postMessage(answer(message));

@@ -1,6 +1,7 @@
 /** One exec of a claim: from what its program reports to the items of its log, and its input. */
 
 import { CprgError, invalid } from "../core/errors.ts";
+import { GarbageCount } from "../core/garbage.ts";
 import type { Outcome } from "../core/outcome.ts";
 import type { Reason } from "../core/reasons.ts";
 import type { ExecExit } from "../gen/messages.ts";
@@ -21,6 +22,12 @@ export const SIGNALS: readonly string[] = [
   "SIGCONT",
   "SIGWINCH",
 ];
+
+/**
+ * Of the output of all programs: what was read from pipes and sent on is freed late otherwise. It is
+ * waited for, as a worker has little that lives, so that a collection is a matter of milliseconds.
+ */
+const garbage = new GarbageCount({ everyBytes: 8 * 1024 * 1024, isAwaited: true });
 
 /** How it was asked for. */
 export interface RunningExecOptions {
@@ -142,6 +149,7 @@ export class RunningExec {
       if (notice.type !== "output") continue;
       const { channel, bytes } = notice;
       this.#outputBytes[channel] += bytes.length;
+      garbage.add(bytes.length);
       if (this.#tails === null) await this.log.output(channel, bytes);
       else this.#tails[channel].add(bytes);
     }

@@ -3,7 +3,8 @@
 // afterwards all goes on. CPRG_CHAOS_ROUNDS sets how often each of the 32 cells is played.
 
 import { describe, expect, test } from "bun:test";
-import { readdirSync, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
+import { pidsWith } from "../helpers/processes.ts";
 import { ChaosGround } from "./ground.ts";
 import type { Side } from "./wire.ts";
 
@@ -49,16 +50,9 @@ function witnessed(ground: ChaosGround, id: string): string[] {
   return lines.filter((line) => line.startsWith(`${id} `)).map((line) => line.slice(id.length + 1));
 }
 
-/** Programs of a task that live, by their command lines. */
-function programsOf(id: string): string[] {
-  return readdirSync("/proc").filter((pid) => {
-    if (!/^\d+$/.test(pid)) return false;
-    try {
-      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(`chaos-$1\0sh\0${id}`);
-    } catch {
-      return false;
-    }
-  });
+/** Pids of a task's programs that live. */
+function programsOf(id: string): number[] {
+  return pidsWith(`chaos-$1\0sh\0${id}`);
 }
 
 /** One task that is struck at a moment, and one that shows that all goes on. */

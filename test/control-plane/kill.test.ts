@@ -9,7 +9,8 @@ import { allLines, TempDir } from "../store/samples.ts";
 import { gate, startWorkerHere, TOKEN, until, type WorkerHere } from "./ground.ts";
 
 const FIXTURE = join(import.meta.dir, "../fixtures/killed-control-plane.ts");
-const ROUNDS = 3;
+const ROUNDS = Number(process.env["CPRG_KILL_ROUNDS"] ?? 3);
+const ROUND_MS_MAX = 20_000;
 
 const undo: (() => unknown)[] = [];
 
@@ -62,61 +63,65 @@ async function start(directory: string, port: number, count: number): Promise<St
   };
 }
 
-test("killed under load again and again: each task has one end, and none ran twice", async () => {
-  const folder = new TempDir();
-  undo.push(() => folder[Symbol.dispose]());
-  const directory = folder.join("data");
-  const witnesses = (): string[] =>
-    existsSync(`${directory}/witness`)
-      ? readFileSync(`${directory}/witness`, "utf8").split("\n").slice(0, -1)
-      : [];
-  let port = 0;
-  const accepted: string[] = [];
-  let worker: WorkerHere | null = null;
-  for (let round = 0; round < ROUNDS; round += 1) {
-    const before = witnesses().length;
-    const plane = await start(directory, port, 1000);
-    port = plane.port;
-    if (worker === null) {
-      const here = await startWorkerHere({ port, slots: 3, isIdle: true }, folder.join("worker"));
-      undo.push(async () => {
-        await here.worker.kill();
-        await here.ended;
-      });
-      worker = here;
+test(
+  "killed under load again and again: each task has one end, and none ran twice",
+  async () => {
+    const folder = new TempDir();
+    undo.push(() => folder[Symbol.dispose]());
+    const directory = folder.join("data");
+    const witnesses = (): string[] =>
+      existsSync(`${directory}/witness`)
+        ? readFileSync(`${directory}/witness`, "utf8").split("\n").slice(0, -1)
+        : [];
+    let port = 0;
+    const accepted: string[] = [];
+    let worker: WorkerHere | null = null;
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const before = witnesses().length;
+      const plane = await start(directory, port, 1000);
+      port = plane.port;
+      if (worker === null) {
+        const here = await startWorkerHere({ port, slots: 3, isIdle: true }, folder.join("worker"));
+        undo.push(async () => {
+          await here.worker.kill();
+          await here.ended;
+        });
+        worker = here;
+      }
+      await until(() => witnesses().length > before + 10 && plane.accepted.length > 20);
+      await plane.kill();
+      accepted.push(...plane.accepted);
     }
-    await until(() => witnesses().length > before + 10 && plane.accepted.length > 20);
-    await plane.kill();
-    accepted.push(...plane.accepted);
-  }
-  const store = await openStore({ path: `${directory}/cprg.db` });
-  const unfinished = await Promise.all(
-    (["claiming", "running", "queued"] as const).map((status) =>
-      store.tasks.unfinished({ status, limit: 1000 }),
-    ),
-  );
-  const [claiming = [], running = [], queued = []] = unfinished;
-  expect(queued.length).toBeGreaterThan(0);
-  const plane = await ControlPlane.create({ store, ownsStore: false, recoverQueued: true });
-  expect(plane.counts.queued).toBe(queued.length);
-  const started = witnesses();
-  expect(new Set(started).size).toBe(started.length);
-  const ends: Record<string, number> = {};
-  for (const id of accepted) {
-    const task = await plane.task(id);
-    const key = task.status === "failed" ? `${task.status} ${task.reason}` : task.status;
-    ends[key] = (ends[key] ?? 0) + 1;
-    const lines = await allLines(store.events, `task:${id}`);
-    const finished = lines.filter(({ line }) => JSON.parse(line).kind === "finished").length;
-    expect(finished).toBe(task.status === "queued" ? 0 : 1);
-    // What was started was not queued again; what waits was never started.
-    if (task.status === "queued") expect(started).not.toContain(id);
-    if (task.status === "succeeded") expect(started).toContain(id);
-  }
-  for (const { id } of [...claiming, ...running]) {
-    expect(await plane.task(id)).toMatchObject({ status: "failed", reason: "interrupted" });
-  }
-  expect(Object.keys(ends).sort()).toEqual(["failed interrupted", "queued", "succeeded"]);
-  await plane.stop();
-  await store.close();
-}, 60_000);
+    const store = await openStore({ path: `${directory}/cprg.db` });
+    const unfinished = await Promise.all(
+      (["claiming", "running", "queued"] as const).map((status) =>
+        store.tasks.unfinished({ status, limit: 1000 }),
+      ),
+    );
+    const [claiming = [], running = [], queued = []] = unfinished;
+    expect(queued.length).toBeGreaterThan(0);
+    const plane = await ControlPlane.create({ store, ownsStore: false, recoverQueued: true });
+    expect(plane.counts.queued).toBe(queued.length);
+    const started = witnesses();
+    expect(new Set(started).size).toBe(started.length);
+    const ends: Record<string, number> = {};
+    for (const id of accepted) {
+      const task = await plane.task(id);
+      const key = task.status === "failed" ? `${task.status} ${task.reason}` : task.status;
+      ends[key] = (ends[key] ?? 0) + 1;
+      const lines = await allLines(store.events, `task:${id}`);
+      const finished = lines.filter(({ line }) => JSON.parse(line).kind === "finished").length;
+      expect(finished).toBe(task.status === "queued" ? 0 : 1);
+      // What was started was not queued again; what waits was never started.
+      if (task.status === "queued") expect(started).not.toContain(id);
+      if (task.status === "succeeded") expect(started).toContain(id);
+    }
+    for (const { id } of [...claiming, ...running]) {
+      expect(await plane.task(id)).toMatchObject({ status: "failed", reason: "interrupted" });
+    }
+    expect(Object.keys(ends).sort()).toEqual(["failed interrupted", "queued", "succeeded"]);
+    await plane.stop();
+    await store.close();
+  },
+  ROUNDS * ROUND_MS_MAX,
+);

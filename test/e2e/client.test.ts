@@ -4,8 +4,8 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
+import { pidsWith } from "../helpers/processes.ts";
 import { call, type Home, makeHome, readText, start } from "./cprg.ts";
-import { pidsWith } from "./host-processes.ts";
 import { type Serving, serve } from "./server.ts";
 
 const host = requireHost({ root: true, cgroup: true });

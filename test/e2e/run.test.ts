@@ -4,8 +4,8 @@ import { expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
+import { pidsWith } from "../helpers/processes.ts";
 import { call, cprgPath, makeHome, readText, start } from "./cprg.ts";
-import { pidsWith } from "./host-processes.ts";
 
 const { test } = requireHost({ root: true, cgroup: true });
 

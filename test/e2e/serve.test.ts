@@ -15,8 +15,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
+import { listeningAddresses, pidsWith } from "../helpers/processes.ts";
 import { call, makeHome, readText, start } from "./cprg.ts";
-import { listeningAddresses, pidsWith } from "./host-processes.ts";
 import { serve } from "./server.ts";
 
 const { test } = requireHost({ root: true, cgroup: true });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { once } from "node:events";
+import { STREAM_MESSAGES_PER_MIN } from "../../src/http/log-stream.ts";
 import type { Program } from "../jobs/fake-provider.ts";
 import { KEY_A, KEY_B, python, requestInit, useServer } from "./fixture.ts";
 import { collectStream, connectWithoutReading } from "./ws-client.ts";
@@ -92,6 +93,21 @@ describe("GET /v1/jobs/{id}/stream", () => {
     expect(taken).toBeLessThan(lines.join("").length);
     // Two stalls and megabytes of rows: more than the usual bound where others use the machine.
   }, 20_000);
+
+  test("a client that floods it is told so and cut off", async () => {
+    await using fixture = await useServer({
+      fake: { run: () => new Promise<number>(() => undefined) },
+    });
+    const { json } = await fixture.ask("/v1/jobs", { body: python("1") });
+    const url = new URL(`/v1/jobs/${json.job_id}/stream`, fixture.server.url);
+    const socket = new WebSocket(url.href.replace(/^http/, "ws"), { headers: asA } as never);
+    await once(socket, "open");
+    const closed = once(socket, "close");
+    for (let count = 0; count <= STREAM_MESSAGES_PER_MIN; count += 1) socket.send("x");
+    const [{ code }] = await closed;
+    expect(code).toBe(1008);
+    await until(() => fixture.server.openStreams === 0);
+  });
 
   test("answers before the upgrade: 401, 404, 400, 426, 503", async () => {
     await using fixture = await useServer({

@@ -65,6 +65,18 @@ const tiers: readonly Tier[] = [
     timeoutMs: 45 * minute,
   },
   {
+    name: "kill-store",
+    file: "test/control-plane/kill.test.ts",
+    env: { CPRG_KILL_ROUNDS: "30" },
+    timeoutMs: 15 * minute,
+  },
+  {
+    name: "kill",
+    file: "test/e2e/control-plane.test.ts",
+    env: { CPRG_KILL_ROUNDS: "30" },
+    timeoutMs: 45 * minute,
+  },
+  {
     name: "workers",
     file: "test/worker/crowd.test.ts",
     env: { CPRG_WORKERS_COUNT: "1000" },

@@ -6,6 +6,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   rmSync,
   symlinkSync,
   writeFileSync,
@@ -20,8 +21,6 @@ const MODULES = [
   ...["virtio_ring", "virtio", "virtio_pci_legacy_dev", "virtio_pci_modern_dev", "virtio_pci"],
   ...["virtio_blk", "virtio_console"],
 ];
-/** Packages that src/ and the tests import. */
-const IMPORTED = ["hono", "smol-toml", "uuid", "zod"];
 const PROJECT_PARTS = [
   "src",
   "test",
@@ -142,8 +141,8 @@ function buildRoot(packages: Packages, target: string, folder: string): void {
 function buildProject(arch: Arch, built: Built, target: string): void {
   const tree = fresh(`${target}.tree`);
   for (const part of PROJECT_PARTS) cpSync(part, join(tree, part), { recursive: true });
-  for (const name of IMPORTED) {
-    cpSync(join("node_modules", name), join(tree, "node_modules", name), { recursive: true });
+  for (const place of importedPackages()) {
+    cpSync(place, join(tree, place), { recursive: true });
   }
   mkdirSync(join(tree, "bin"));
   cpSync(built.bun, join(tree, "bin/bun"));
@@ -152,6 +151,18 @@ function buildProject(arch: Arch, built: Built, target: string): void {
   cpSync(built.ffi, join(tree, "dist/ffi", arch), { recursive: true });
   makeImage(tree, target, 32);
   rmSync(tree, { recursive: true });
+}
+
+/** Where the packages are that the product needs, those that they need among them. */
+function importedPackages(): string[] {
+  const { packages } = JSON.parse(readFileSync("package-lock.json", "utf8")) as {
+    readonly packages: Readonly<
+      Record<string, { dev?: boolean; optional?: boolean; devOptional?: boolean }>
+    >;
+  };
+  return Object.entries(packages).flatMap(([place, { dev, optional, devOptional }]) =>
+    place === "" || dev || optional || devOptional ? [] : [place],
+  );
 }
 
 function fresh(directory: string): string {

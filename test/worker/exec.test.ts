@@ -1,7 +1,7 @@
 // exec.* on a host without a sandbox: output, input, terminals, and that a tree dies as a whole.
 
 import { afterEach, beforeEach, expect, test } from "bun:test";
-import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import {
   EXEC_ATTACH,
@@ -12,6 +12,7 @@ import {
   WORKER_REATTACH,
   WORKER_RELEASE,
 } from "../../src/bridge/methods.ts";
+import { pidsWith } from "../helpers/processes.ts";
 import { CLAIM, type Ground, ground, refusal, run, until } from "./ground.ts";
 
 let there: Ground;
@@ -23,18 +24,6 @@ beforeEach(async () => {
 afterEach(async () => {
   await there[Symbol.asyncDispose]();
 });
-
-/** Live processes of this host whose command line has a word. */
-function processesWith(word: string): string[] {
-  return readdirSync("/proc").filter((pid) => {
-    if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
-    try {
-      return readFileSync(`/proc/${pid}/cmdline`, "utf8").includes(word);
-    } catch {
-      return false;
-    }
-  });
-}
 
 test("nothing runs before a claim", async () => {
   expect(await refusal(run(there.plane, { command: "true" }))).toBe(
@@ -140,7 +129,7 @@ test("an exec whose time is over is killed with what it started", async () => {
     timeoutMs: 300,
   });
   expect(ran.exit).toMatchObject({ reason: "wall_limit", signal: "SIGKILL" });
-  expect(processesWith(word)).toEqual([]);
+  expect(pidsWith(word)).toEqual([]);
 });
 
 test("an exit says that what outlived the main program was killed", async () => {
@@ -151,7 +140,7 @@ test("an exit says that what outlived the main program was killed", async () => 
   });
   expect(ran.exit).toMatchObject({ reason: "exit", exitCode: 0 });
   expect(ran.exit?.killed).toBeGreaterThanOrEqual(1);
-  expect(processesWith(word)).toEqual([]);
+  expect(pidsWith(word)).toEqual([]);
 });
 
 test("a cancel kills the tree before it is answered, and the claim goes on", async () => {
@@ -167,10 +156,10 @@ test("a cancel kills the tree before it is answered, and the claim goes on", asy
     const { value } = await reader.next();
     out += Buffer.from(value?.stdout ?? []).toString();
   }
-  expect(processesWith(word)).not.toEqual([]);
+  expect(pidsWith(word)).not.toEqual([]);
   call.cancel("enough");
   await expect(reader.next()).rejects.toMatchObject({ code: "canceled" });
-  expect(processesWith(word)).toEqual([]);
+  expect(pidsWith(word)).toEqual([]);
   expect((await run(there.plane, { command: "echo on" })).stdout).toBe("on\n");
 });
 
@@ -182,7 +171,7 @@ test("releasing a claim kills its execs and forgets its environment", async () =
   await reader.next();
   const { killed } = await there.plane.call(WORKER_RELEASE, { claim: CLAIM });
   expect(killed).toBe(1);
-  expect(processesWith(word)).toEqual([]);
+  expect(pidsWith(word)).toEqual([]);
   expect(there.holder.heldClaims()).toEqual([]);
   await there.claim({ taskId: "t2", epoch: 1 });
   const { stdout } = await run(there.plane, { claim: null, argv: ["env"] });
@@ -361,7 +350,7 @@ test("a claim that the control plane does not keep is ended, with its programs",
   there.holder.awaitReattach();
   const { plane } = there.reconnect();
   expect(await plane.call(WORKER_REATTACH, {})).toEqual({ execs: [] });
-  expect(processesWith(word)).toEqual([]);
+  expect(pidsWith(word)).toEqual([]);
   expect(await refusal(run(plane, { command: "true" }))).toBe("failed_precondition NOT_CLAIMED");
 });
 

@@ -17,15 +17,14 @@ import { join } from "node:path";
 import {
   FS_DOWNLOAD,
   FS_LIST_DIR,
-  FS_READ_FILE,
   FS_REMOVE,
   FS_RENAME,
   FS_STAT,
   FS_UPLOAD,
-  FS_WRITE_FILE,
   WORKER_RELEASE,
 } from "../../src/bridge/methods.ts";
-import type { FsUploadItem, TransferHead } from "../../src/gen/messages.ts";
+import type { FsUploadItem } from "../../src/gen/messages.ts";
+import { fileCalls, tarOf } from "./file-calls.ts";
 import { CLAIM, type Ground, ground, refusal, until } from "./ground.ts";
 
 const claim = CLAIM;
@@ -40,46 +39,7 @@ afterEach(async () => {
   await there[Symbol.asyncDispose]();
 });
 
-const at = (path: string): string => join(there.root, path);
-const write = (path: string, text: string, rest: object = {}) =>
-  there.plane.call(FS_WRITE_FILE, { claim, path, content: Buffer.from(text), ...rest });
-const read = async (path: string, rest: object = {}): Promise<string> => {
-  const { content } = await there.plane.call(FS_READ_FILE, { claim, path, ...rest });
-  return Buffer.from(content).toString();
-};
-
-/** Nothing that was staged is left anywhere. */
-function staged(): string[] {
-  const names = readdirSync(there.root, { recursive: true }) as string[];
-  return names.filter((name) => name.includes(".cprg-"));
-}
-
-async function download(path: string): Promise<{ head: TransferHead; content: Buffer }> {
-  let head: TransferHead | undefined;
-  const chunks: Uint8Array[] = [];
-  for await (const item of there.plane.stream(FS_DOWNLOAD, { claim, path })) {
-    head ??= item.head;
-    if (item.chunk !== undefined) chunks.push(Uint8Array.from(item.chunk));
-  }
-  if (head === undefined) throw new Error("no head");
-  return { head, content: Buffer.concat(chunks) };
-}
-
-function upload(
-  path: string,
-  transfer: Partial<TransferHead>,
-  content: Uint8Array = new Uint8Array(),
-  rest: object = {},
-) {
-  const whole = { type: "file", mode: 0o644, size: content.length, linkTarget: "", ...transfer };
-  function* items(): Generator<Partial<FsUploadItem>> {
-    yield { claim, head: { path, transfer: whole, merge: false, parents: false, ...rest } };
-    for (let index = 0; index < content.length; index += 200_000) {
-      yield { chunk: content.subarray(index, index + 200_000) };
-    }
-  }
-  return there.plane.upload(FS_UPLOAD, items());
-}
+const { at, write, read, staged, download, upload } = fileCalls(() => there);
 
 /** Two blocks of zeros. */
 const END = new Uint8Array(1024);
@@ -91,15 +51,6 @@ function withoutEnd(archive: Uint8Array): Uint8Array {
     length -= 512;
   }
   return archive.subarray(0, length);
-}
-
-/** A tar as GNU tar makes it. */
-function tarOf(directory: string, ...args: string[]): Uint8Array {
-  const { stdout, status, stderr } = spawnSync("tar", ["-C", directory, "-cf", "-", ...args], {
-    maxBuffer: 64 * 1024 * 1024,
-  });
-  if (status !== 0) throw new Error(String(stderr));
-  return stdout;
 }
 
 test("root and home themselves are neither removed, renamed nor replaced", async () => {

@@ -50,11 +50,11 @@ function work(milliseconds: number): void {
 
 test("callers share a turn while it has time, and those who come later have one each", async () => {
   const turns = new SharedTurns();
-  expect(turns.enter()).toBeNull();
-  expect(turns.enter()).toBeNull();
+  expect(turns.enter("one")).toBeNull();
+  expect(turns.enter("one")).toBeNull();
   work(5);
   const order: number[] = [];
-  const later = [0, 1, 2].map((place) => turns.enter()?.then(() => order.push(place)));
+  const later = [0, 1, 2].map((place) => turns.enter("one")?.then(() => order.push(place)));
   expect(later).not.toContain(undefined);
   const seen: number[] = [];
   while (order.length < 3) {
@@ -66,18 +66,33 @@ test("callers share a turn while it has time, and those who come later have one 
   await Promise.all(later);
   // A new turn has new time.
   await nextTurn();
-  expect(turns.enter()).toBeNull();
+  expect(turns.enter("one")).toBeNull();
 });
 
-test("nobody overtakes those who wait for a turn", async () => {
+test("a party's burst is not another's wait", async () => {
   const turns = new SharedTurns();
-  expect(turns.enter()).toBeNull();
+  expect(turns.enter("burst")).toBeNull();
   work(5);
   const order: string[] = [];
-  const first = turns.enter()?.then(() => order.push("first"));
-  const second = turns.enter()?.then(() => order.push("second"));
+  const burst = Array.from({ length: 20 }, (_, place) =>
+    turns.enter("burst")?.then(() => order.push(`burst ${place}`)),
+  );
+  const other = turns.enter("other")?.then(() => order.push("other"));
+  await other;
+  expect(order).toEqual(["burst 0", "other"]);
+  await Promise.all(burst);
+  expect(order.at(-1)).toBe("burst 19");
+});
+
+test("of one party nobody overtakes those who wait", async () => {
+  const turns = new SharedTurns();
+  expect(turns.enter("one")).toBeNull();
+  work(5);
+  const order: string[] = [];
+  const first = turns.enter("one")?.then(() => order.push("first"));
+  const second = turns.enter("one")?.then(() => order.push("second"));
   while (order.length === 0) await nextTurn();
-  const last = turns.enter()?.then(() => order.push("last"));
+  const last = turns.enter("one")?.then(() => order.push("last"));
   await Promise.all([first, second, last]);
   expect(order).toEqual(["first", "second", "last"]);
 });

@@ -1,5 +1,9 @@
 import { describe, expect, test } from "bun:test";
-import { LogStream, type StreamSocket } from "../../../src/http/log-stream.ts";
+import {
+  LogStream,
+  STREAM_MESSAGES_PER_MIN,
+  type StreamSocket,
+} from "../../../src/http/log-stream.ts";
 
 /** A socket whose peer takes bytes when the test says so. */
 class FakeSocket implements StreamSocket {
@@ -59,6 +63,20 @@ function stream(options: { stallMs?: number; fails?: boolean; stays?: boolean } 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
 describe("LogStream", () => {
+  test("messages are for nothing, and a flood of them ends the stream", async () => {
+    const { stream: made } = stream({ stays: true });
+    const socket = new FakeSocket();
+    for (let count = 0; count < STREAM_MESSAGES_PER_MIN; count += 1) made.heard(socket);
+    expect(socket.end).toBeNull();
+    made.heard(socket);
+    expect(socket.end).toEqual([1008, "a stream takes no messages"]);
+    await made.gone;
+    // One that goes on does not read either that it was told to stop.
+    const later = new FakeSocket();
+    made.heard(later);
+    expect(later.end).toEqual(["terminated"]);
+  });
+
   test("reads no further than its client takes, and closes when all is taken", async () => {
     const { stream: made, read } = stream();
     const socket = new FakeSocket();
