@@ -6,6 +6,7 @@
 
 import type { Database } from "bun:sqlite";
 import { statfsSync, statSync } from "node:fs";
+import { geteuid } from "node:process";
 import { pragma } from "./migrations.ts";
 
 /** Free space from which on a disk is not looked at more closely: twice what the log holds at most. */
@@ -22,8 +23,9 @@ export function growthBytes(db: Database): number {
  * outside of a transaction, so that little is owed when the room is gone.
  */
 export function canGrow(db: Database): boolean {
-  const { bavail, bsize } = statfsSync(db.filename);
-  const freeBytes = bavail * bsize;
+  const { bavail, bfree, bsize } = statfsSync(db.filename);
+  // File systems keep some blocks for root alone (tune2fs(8), -m).
+  const freeBytes = (geteuid?.() === 0 ? bfree : bavail) * bsize;
   if (freeBytes >= FREE_BYTES_ENOUGH) return true;
   const owedBytes = growthBytes(db);
   if (owedBytes > freeBytes) return false;
