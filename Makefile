@@ -149,6 +149,10 @@ test-vm: TOOLS = $(VM_TOOLS)
 test-vm: tools build ## Run the sandbox suite in virtual machines: cgroup v2 as root, as a user, cgroup v1
 	@$(BUN) test/vm/run.ts $(GROUNDS)
 
+.PHONY: test-grounds
+test-grounds: ## The same on this machine too, as root and as a user: five grounds with the same tests
+	@$(MAKE) test-vm GROUNDS=all
+
 .PHONY: test-vm-arm64
 test-vm-arm64: TOOLS = $(VM_TOOLS) qemu-system-arm clang-14 lld-14
 test-vm-arm64: tools build dist/aarch64/cprg ## Run the sandbox suite on an emulated aarch64; long
@@ -186,7 +190,7 @@ test-bridge-long: build ## Simulate 10 000 seeds, send a million random frames, 
 	@CPRG_SLOW_READER_MIB=1024 $(BUN) test --timeout 1800000 ./test/worker/slow-reader.test.ts
 
 .PHONY: test-long
-test-long: test-server-long test-api test-bridge-long test-cpython test-vm test-vm-arm64 ## Run what takes too long for make test
+test-long: test-server-long test-api test-bridge-long test-cpython test-grounds test-vm-arm64 ## Run what takes too long for make test
 
 .PHONY: test-server-long
 test-server-long: tools build ## Kill the server 50 times under load, then run 10 000 jobs

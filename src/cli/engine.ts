@@ -12,20 +12,20 @@ import type { JsonLog } from "./log-json.ts";
 /**
  * Opens the engine.
  *
- * @param pool sandboxes that are kept built; a command that runs one program wants none
+ * @param wishes a command that runs one program wants no pool, and no proof but that program
  * @throws CprgError when a layer is missing that may not be, or, in production, when any is
  */
 export async function openEngine(
   config: LoadedConfig,
   log: JsonLog,
-  pool = 0,
+  wishes: Pick<EngineOptions, "pool" | "isProven"> = {},
 ): Promise<LocalEngine> {
   const { settings } = config;
   if (settings.env === "production" && settings.sandbox === "off") {
     throw refusedInProduction("the sandbox is off", "Remove CPRG_SANDBOX=off");
   }
   const options = engineOptions(settings, log.scope("sandbox"));
-  const engine = await openLocalEngine({ ...options, pool });
+  const engine = await openLocalEngine({ ...options, ...wishes });
   const { missing } = engine;
   if (settings.env === "production" && missing.length > 0) {
     await engine.close();

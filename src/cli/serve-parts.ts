@@ -107,7 +107,7 @@ export async function openParts(config: LoadedConfig, options: OpenOptions): Pro
   const tenants = await serveTenancy(config, { store, keys, signingKey, log: tenancyLog, stack });
   const hasEngine = kind === "serve";
   const engine: ServerEngine = hasEngine
-    ? await openEngine(config, log, config.settings.pool)
+    ? await openEngine(config, log, { pool: config.settings.pool, isProven: true })
     : noEngine();
   stack.defer(async () => await engine.close());
   const artifacts = await openArtifacts(join(settings.dataDir, "artifacts"), {

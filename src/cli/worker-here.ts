@@ -51,7 +51,8 @@ export async function workHere(flags: AllWorkerFlags, terminal: Terminal): Promi
   for (const message of config.warnings) log.scope("config").warn(message);
   const state = WorkerState.open(settings.stateDir, { isOptional: settings.isOnce });
   const tls = readTls(flags, settings);
-  await using engine = isolate === "off" ? null : closing(await openEngine(config, log));
+  await using engine =
+    isolate === "off" ? null : closing(await openEngine(config, log, { isProven: true }));
   const worker = makeWorker(settings, {
     token,
     state,

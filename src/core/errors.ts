@@ -53,6 +53,8 @@ export interface SetupFailure {
   readonly errno: number;
   /** Its name, e.g. `ENOENT`. */
   readonly errnoName: string;
+  /** What the step was about, where that is known, e.g. the path of a mount. */
+  readonly subject?: string;
 }
 
 /** What a CprgError carries beside its message. */

@@ -139,19 +139,22 @@ function kubernetesFix(needs: readonly ContainerNeed[], fields: string): string 
   return [context, runtime].filter((part) => part !== "").join("\n");
 }
 
-/** Everything that this container takes away. */
+/**
+ * Everything that this container takes away and a sandbox needs. A user's needs neither root nor
+ * capabilities and does without groups: what those would add is told of `identity` and `cgroup`.
+ */
 export function containerNeeds(
   facts: HostFacts,
   { lacksCgroup }: { readonly lacksCgroup: boolean },
 ): readonly ContainerNeed[] {
   const { confinement } = facts;
+  const isRoot = facts.uid === 0;
   return [
-    ...(facts.uid === 0 ? [] : (["root"] as const)),
-    ...(facts.absentCapabilities.length > 0 ? (["capabilities"] as const) : []),
+    ...(isRoot && facts.absentCapabilities.length > 0 ? (["capabilities"] as const) : []),
     ...(facts.isFiltered ? (["filter"] as const) : []),
     ...(confinement === null ? [] : [confinement.by]),
     ...(facts.procMasks.length > 0 ? (["proc"] as const) : []),
-    ...(lacksCgroup && !facts.cgroup.isWritable ? (["cgroup"] as const) : []),
+    ...(isRoot && lacksCgroup && !facts.cgroup.isWritable ? (["cgroup"] as const) : []),
   ];
 }
 

@@ -109,6 +109,7 @@ class StageWriter implements EntrySink {
   #link: { readonly path: string; readonly parts: Uint8Array[]; left: number } | null = null;
   #root: EntryHead["type"] | null = null;
   #pathsBytes = 0;
+  #isAbandoned = false;
 
   constructor(stage: string, bytes: BytesBound) {
     this.#stage = stage;
@@ -121,6 +122,7 @@ class StageWriter implements EntrySink {
     this.#pathsBytes += head.path.length;
     if (this.#pathsBytes > PATHS_BYTES_MAX) throw pathsTooLong();
     await this.#share.spend();
+    this.#checkWanted();
     const path = this.#at(head.path);
     if (head.type === "directory") {
       mkdirSync(path, { mode: PRIVATE_DIRECTORY });
@@ -136,6 +138,7 @@ class StageWriter implements EntrySink {
   }
 
   async content(bytes: Uint8Array): Promise<void> {
+    this.#checkWanted();
     if (this.#open !== null) {
       for (let at = 0; at < bytes.length; ) at += writeSync(this.#open.fd, bytes, at);
       this.#open.left -= bytes.length;
@@ -157,9 +160,17 @@ class StageWriter implements EntrySink {
     }
   }
 
-  /** Closes what a failure left open. */
+  /**
+   * Closes what a failure left open, and takes nothing more: who stops a transfer does not wait for
+   * what is still being unpacked, which would make files where nobody looks any more.
+   */
   abandon(): void {
+    this.#isAbandoned = true;
     this.#closeFile();
+  }
+
+  #checkWanted(): void {
+    if (this.#isAbandoned) throw new CprgError("canceled", "Cannot write: the transfer is over");
   }
 
   #at(path: string): string {

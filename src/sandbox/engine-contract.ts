@@ -27,6 +27,11 @@ export interface EngineOptions {
   readonly capacity?: Partial<Capacity>;
   /** Sandboxes that are kept built and waiting, each with two ids of the range; default 0. */
   readonly pool?: number;
+  /**
+   * Whether a sandbox is built and thrown away first, so that a host that can hold none is told at
+   * the start and not with the first job. A user's engine always does.
+   */
+  readonly isProven?: boolean;
   /** Default: on, with nothing but the profiles. */
   readonly seccomp?: SeccompPolicy;
   readonly idRange?: IdRange;

@@ -6,7 +6,6 @@ import type { EngineOptions, LocalEngine } from "./engine-contract.ts";
 import { openNamespaceEngine } from "./namespace-engine.ts";
 import { openOffEngine } from "./off-engine.ts";
 import { modeFor } from "./rootless.ts";
-import { explainRootless, readUsernsFacts } from "./userns-problem.ts";
 
 export type { EngineMode, EngineOptions, EngineStatus, LocalEngine } from "./engine-contract.ts";
 
@@ -29,17 +28,17 @@ export async function openLocalEngine(options: EngineOptions): Promise<LocalEngi
   const mode = modeFor(options.mode, process.geteuid?.() ?? -1);
   if (mode === "off") return openOffEngine(options);
   const engine = await openNamespaceEngine(mode, options);
-  if (mode === "rootless") await probe(engine);
+  if (mode === "rootless" || options.isProven === true) await probe(engine);
   return engine;
 }
 
-/** A host can let a user make namespaces and then forbid what they are for: only one whole tells. */
+/** A host can let namespaces be made and then forbid what they are for: only one whole tells. */
 async function probe(engine: LocalEngine): Promise<void> {
   try {
     const lease = await engine.open(await engine.reserve(PROBE_LIMITS));
     await lease.release();
   } catch (error) {
     await engine.close();
-    throw explainRootless(error, readUsernsFacts());
+    throw error;
   }
 }

@@ -25,7 +25,7 @@ export interface HostFacts {
   readonly container: ContainerEngine | null;
   readonly init: "systemd" | "openrc" | "other";
   readonly uid: number;
-  /** Of {@link CONTAINER_CAPABILITIES}, those that are not effective: `SYS_ADMIN`. */
+  /** Of {@link CONTAINER_CAPABILITIES} and those that the server needs, what is not effective: `SYS_ADMIN`. */
   readonly absentCapabilities: readonly string[];
   readonly executable: string;
   /** Whether kernel parameters are in the firmware's file (Raspberry Pi). */
@@ -62,10 +62,11 @@ export interface HostFacts {
  */
 const CONTAINER_CAPABILITIES = ["SETGID", "SETUID", "SYS_ADMIN"] as const;
 
-/** Those that a /proc/self/status does not show as effective. */
-function absentCapabilities(status: string): readonly string[] {
+/** Those that a /proc/self/status does not show as effective, and others that are known to be absent. */
+function absentCapabilities(status: string, others: readonly string[]): readonly string[] {
   const effective = BigInt(`0x${/^CapEff:\s+([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`);
-  return CONTAINER_CAPABILITIES.filter((name) => (effective & capabilityMask([name])) === 0n);
+  const own = CONTAINER_CAPABILITIES.filter((name) => (effective & capabilityMask([name])) === 0n);
+  return [...new Set([...own, ...others.map((name) => name.replace(/^CAP_/, ""))])].sort();
 }
 
 /** Files that are read, by path. */
@@ -115,8 +116,15 @@ function readOrNull(path: string): string | null {
   }
 }
 
-/** What follows from them. */
-export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts {
+/**
+ * What follows from them.
+ *
+ * @param absent capabilities that the server needs and has not, besides those that are looked for here
+ */
+export function judgeHost(
+  { files, paths, uid, executable }: RawHost,
+  absent: readonly string[] = [],
+): HostFacts {
   const text = (path: (typeof FILES)[number]): string => files[path] ?? "";
   const mounts = parseMounts(text("/proc/self/mountinfo"));
   return {
@@ -124,7 +132,7 @@ export function judgeHost({ files, paths, uid, executable }: RawHost): HostFacts
     container: containerOf({ files, paths }),
     init: initOf(paths),
     uid,
-    absentCapabilities: absentCapabilities(text("/proc/self/status")),
+    absentCapabilities: absentCapabilities(text("/proc/self/status"), absent),
     executable,
     isFirmwareBooted: paths.includes("/boot/firmware/cmdline.txt"),
     // autofs waits there for the first look at binfmt_misc, on every systemd host.

@@ -28,19 +28,22 @@ type Mend = (facts: HostFacts, needs: readonly ContainerNeed[]) => string | null
  */
 function keepsOwnFix({ name, detail }: HostLayer, { procMasks }: HostFacts): boolean {
   if (name === "cgroup") return true;
-  return name === "sandbox" && !(procMasks.length > 0 && detail.includes('"/proc": EPERM'));
+  return (
+    name === "sandbox" && !(procMasks.length > 0 && detail.includes("no /proc may be mounted"))
+  );
 }
 
 const MENDS: Readonly<Record<string, Mend>> = {
-  root: (facts) =>
-    containerFix(["root"], facts) ??
-    (facts.distribution.family === "alpine" ? "Start it as root (doas)" : null),
   capabilities: (facts) =>
     containerFix(["capabilities"], facts) ??
     (facts.init === "systemd"
       ? "In the unit: no User=, and no CapabilityBoundingSet= that leaves out CAP_SYS_ADMIN, CAP_SETUID or CAP_SETGID"
       : null),
-  identity: mendUserNamespaces,
+  identity: (facts) => {
+    const { max, isCloneForbidden, isAppArmorRestricted } = facts.userNamespaces;
+    const isForbidden = max === 0 || isCloneForbidden || isAppArmorRestricted;
+    return facts.uid === 0 || isForbidden ? mendUserNamespaces(facts) : mendUser(facts);
+  },
   cgroup: mendCgroup,
   "cgroup.kill": (facts) =>
     facts.container === null && !facts.cgroup.isV2Mounted ? mountV2(facts) : null,
@@ -145,6 +148,12 @@ function surroundings(facts: HostFacts): readonly HostLayer[] {
   ];
 }
 
+/** How to start as root, which gives sandboxes ids of their own. */
+function mendUser(facts: HostFacts): string | null {
+  const { family } = facts.distribution;
+  return containerFix(["root"], facts) ?? (family === "alpine" ? "Start it as root (doas)" : null);
+}
+
 function mendUserNamespaces(facts: HostFacts): string | null {
   const { userNamespaces, distribution, container } = facts;
   if (container !== null && userNamespaces.max > 0) return containerFix(["filter"], facts);
@@ -187,7 +196,10 @@ function mendCgroup(facts: HostFacts): string | null {
       : bootParameter("cgroup_enable=memory", distribution);
     return `${where}${fix}`;
   }
-  if (container !== null) return cgroup.isWritable ? null : containerFix(["cgroup"], facts);
+  // One that can be written is still root's: a user is told to be given one.
+  if (container !== null) {
+    return cgroup.isWritable || uid !== 0 ? null : containerFix(["cgroup"], facts);
+  }
   if (!cgroup.isV2Mounted && !cgroup.isUnified && init !== "systemd") return mountV2(facts);
   if (init !== "systemd") return null;
   return uid === 0 ? delegateAsRoot() : delegateToUser();

@@ -13,6 +13,7 @@ import { openLocalEngine } from "./engine.ts";
 import type { EngineOptions } from "./engine-contract.ts";
 import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
 import { mendLayers } from "./host-fixes.ts";
+import { heldLayers } from "./host-held.ts";
 import { interpreterLayers } from "./host-interpreters.ts";
 import type { HostLayer } from "./host-layer.ts";
 import { allowsUserNamespaces, kernelAtLeast, reservingSwitches } from "./kernel.ts";
@@ -46,12 +47,12 @@ export async function hostReport(options: EngineOptions): Promise<HostReport> {
   const isRootless = options.mode === "rootless" || uid !== 0;
   const cgroups = lookForCgroups(options, isRootless);
   const found = cgroups.host;
-  const facts = judgeHost(readHost());
+  const absent = isRootless ? [] : absentNeeds(options);
+  const facts = judgeHost(readHost(), absent);
   const proof = await sandboxLayers(options);
   const layers = [
-    rootLayer(uid),
-    ...(isRootless ? [] : [capabilityLayer(options), privilegeLayer(options, uid)]),
-    userNamespaceLayer(),
+    ...(isRootless ? [] : [capabilityLayer(absent), privilegeLayer(options, uid)]),
+    identityLayer(uid, isRootless),
     cgroups.layer,
     ...(found === null ? [] : [killLayer(found), swapLayer(found)]),
     mountLayer(),
@@ -69,23 +70,14 @@ export async function hostReport(options: EngineOptions): Promise<HostReport> {
   };
 }
 
-function rootLayer(uid: number): HostLayer {
-  const ok = uid === 0;
-  return {
-    name: "root",
-    ok,
-    isRequired: false,
-    detail: ok
-      ? "runs as root"
-      : `runs as uid ${uid}: sandboxes have that id too, which does not keep them apart`,
-    fix: ok ? null : "Start it as root (sudo)",
-  };
-}
-
-function capabilityLayer(options: EngineOptions): HostLayer {
+/** Capabilities that sandboxes need and the process has not: `CAP_SETUID`. */
+function absentNeeds(options: EngineOptions): readonly string[] {
   const { effective, bounding } = ownCapabilities();
   const needed = capabilityMask(neededCapabilities(needsOf(options, bounding)));
-  const absent = capabilityNames(needed & ~effective);
+  return capabilityNames(needed & ~effective);
+}
+
+function capabilityLayer(absent: readonly string[]): HostLayer {
   const ok = absent.length === 0;
   return {
     name: "capabilities",
@@ -121,17 +113,29 @@ function needsOf({ cgroupParent }: EngineOptions, bounding: bigint): ServerNeeds
   );
 }
 
-function userNamespaceLayer(): HostLayer {
-  const ok = allowsUserNamespaces();
-  return {
-    name: "identity",
-    ok,
-    isRequired: false,
-    detail: ok
-      ? "user namespaces are allowed: not even process 1 of a sandbox holds a right on the host"
-      : "user namespaces are forbidden: process 1 of a sandbox keeps SETUID, SETGID and KILL",
-    fix: ok ? null : "sysctl user.max_user_namespaces=10000",
-  };
+/** As the engine reports it: `shared` is missing, without user namespaces a user has no sandbox. */
+function identityLayer(uid: number, isRootless: boolean): HostLayer {
+  const base = { name: "identity", ok: false, isRequired: false };
+  if (!allowsUserNamespaces()) {
+    return {
+      ...base,
+      isRequired: isRootless,
+      detail: isRootless
+        ? "user namespaces are forbidden: a user can have no sandbox"
+        : "user namespaces are forbidden: process 1 of a sandbox keeps SETUID, SETGID and KILL",
+      fix: "sysctl user.max_user_namespaces=10000",
+    };
+  }
+  if (isRootless) {
+    return {
+      ...base,
+      detail: `runs as uid ${uid}: sandboxes have that id too, which does not keep them apart`,
+      fix: uid === 0 ? "Use the sandboxes of root: --sandbox ns" : "Start it as root (sudo)",
+    };
+  }
+  const detail =
+    "each sandbox has two ids of its own, and not even its process 1 holds a right on the host";
+  return { ...base, ok: true, detail, fix: null };
 }
 
 interface FoundCgroups {
@@ -223,7 +227,11 @@ async function sandboxLayers(options: EngineOptions): Promise<readonly HostLayer
       await lease.release();
       const ok = result.status === 0;
       const detail = ok ? `ran a program in mode ${engine.mode}` : `status ${result.status}`;
-      return [{ ...base, ok, detail, fix: null }, ...(await interpreterLayers(engine.languages))];
+      return [
+        ...heldLayers(engine.layers),
+        { ...base, ok, detail, fix: null },
+        ...(await interpreterLayers(engine.languages)),
+      ];
     } finally {
       await engine.close();
     }

@@ -33,6 +33,7 @@ import { checkDelegated, isReachable, ownIds } from "./rootless.ts";
 import { Rush } from "./rush.ts";
 import { type Sandbox, type SandboxHost, startSandbox } from "./sandbox.ts";
 import { openFilters, type SeccompFilters } from "./seccomp/filters.ts";
+import { explainHere } from "./userns-problem.ts";
 
 /** Limits of the sandbox in which interpreters are looked for. */
 const LOOK_LIMITS: Limits = { ...DEFAULT_LIMITS, disk_mb: 16 };
@@ -166,6 +167,8 @@ export class NamespaceEngine implements LocalEngine {
     this.#opening.add(starting);
     try {
       return await starting;
+    } catch (error) {
+      throw explainHere(error, this.mode);
     } finally {
       this.#opening.delete(starting);
     }

@@ -170,6 +170,7 @@ export function stepError(failure: StepFailure, options: StepErrorOptions): Cprg
     index: failure.index,
     errno: failure.errno,
     errnoName: errnoName(failure.errno),
+    ...(options.subject === undefined ? {} : { subject: options.subject }),
   };
   const shortage = failure.step < INSIDE_STEP ? SHORTAGE_FIXES[setup.errnoName] : undefined;
   const code = shortage === undefined ? "failed_precondition" : "unavailable";

@@ -1,16 +1,19 @@
 /**
- * Why a user cannot have a sandbox on this host, and what exactly would change that: the kernel says
+ * Why there can be no sandbox on this host, and what exactly would change that: the kernel says
  * EPERM to all of it. What a host forbids is told by its settings and by the step that failed.
  */
 
-import { CprgError } from "../core/errors.ts";
+import { statSync } from "node:fs";
+import { CprgError, type SetupFailure } from "../core/errors.ts";
 import { type ContainerNeed, containerFix, ENGINE_NAMES } from "./container-fixes.ts";
 import { setSysctl } from "./distribution.ts";
 import { type HostFacts, judgeHost, readHost } from "./host-facts.ts";
 import { AROUND, appArmorProfile, USER_NAMESPACES, unfilterFix } from "./host-fixes.ts";
 
-/** What decides: the host, and whether its kernel has user namespaces at all. */
+/** What decides: the host, whether its kernel has user namespaces at all, and who wants them. */
 export interface UsernsFacts {
+  /** Root's engine, or a user's: root of a namespace that somebody made is a user too. */
+  readonly mode: "ns" | "rootless";
   readonly host: HostFacts;
   readonly hasUserNamespaces: boolean;
 }
@@ -37,44 +40,63 @@ const DENIALS: readonly string[] = ["EPERM", "EACCES"];
 const OFF_HINT = "or run programs with no sandbox at all, as this user: --sandbox off";
 
 /** Reads the facts. */
-export function readUsernsFacts(): UsernsFacts {
+export function readUsernsFacts(mode: UsernsFacts["mode"]): UsernsFacts {
   const raw = readHost();
   return {
+    mode,
     host: judgeHost(raw),
     hasUserNamespaces: raw.files["/proc/sys/user/max_user_namespaces"] !== null,
   };
 }
 
-/** The error of a first sandbox that failed, with the host's own reason where one is known. */
-export function explainRootless(error: unknown, facts: UsernsFacts): unknown {
+/** The error of a sandbox that failed, with the reason of this host, which is looked at only then. */
+export function explainHere(error: unknown, mode: UsernsFacts["mode"]): unknown {
+  const isSetup = CprgError.is(error) && error.setup !== undefined;
+  return isSetup ? explainSetup(error, readUsernsFacts(mode)) : error;
+}
+
+/** The error of a sandbox that failed, with the host's own reason where one is known. */
+export function explainSetup(error: unknown, facts: UsernsFacts): unknown {
   if (!CprgError.is(error) || error.setup === undefined) return error;
-  const problem = findProblem(facts, error.setup);
+  const problem = isClosedPath(error.setup) ? null : findProblem(facts, error.setup);
   if (problem === null) return error;
+  // Root's programs would have the whole host: no advice.
+  const hint = facts.mode === "ns" ? problem.hint : `${problem.hint}; ${OFF_HINT}`;
   return new CprgError("failed_precondition", `Cannot run sandboxes: ${problem.message}`, {
     reason: problem.reason,
-    hint: `${problem.hint}; ${OFF_HINT}`,
+    hint,
     setup: error.setup,
     cause: error,
   });
 }
 
+/** Whether a mount failed for the path that it is of: the operator's to open, and no policy. */
+function isClosedPath({ step, errnoName, subject }: SetupFailure): boolean {
+  if (step !== "mount" || errnoName !== "EACCES" || subject === undefined) return false;
+  try {
+    statSync(subject);
+    return false;
+  } catch (error) {
+    // Not ENOENT: a place in the new root is none on the host.
+    return (error as NodeJS.ErrnoException).code === "EACCES";
+  }
+}
+
 /** What is in the way, by the step that failed and its errno; null for what is no host's policy. */
 export function findProblem(
   facts: UsernsFacts,
-  {
-    step,
-    index,
-    errnoName,
-  }: { readonly step: string; readonly index: number; readonly errnoName: string },
+  failure: Omit<SetupFailure, "errno">,
 ): UsernsProblem | null {
-  const { host } = facts;
+  const { host, mode } = facts;
+  if (mode === "ns") return rootProblem(host, failure);
+  const { step, index, errnoName } = failure;
   const isLimit = errnoName === "ENOSPC" || errnoName === "EUSERS";
   if (step === "clone") return cloneProblem(facts, { isLimit, errnoName });
   if (!DENIED_LATER.includes(step)) return null;
   if (isLimit && step !== "mount") return noNamespaces(host);
   if (!DENIALS.includes(errnoName)) return null;
   if (host.userNamespaces.isAppArmorRestricted) return appArmor(host);
-  if (step === "mount" && host.procMasks.length > 0) return maskedProc(host);
+  if (isMaskedProc(host, failure)) return maskedProc(host);
   if (host.container !== null) return inContainer(host);
   if (host.isFiltered) return filtered(host);
   return {
@@ -82,6 +104,22 @@ export function findProblem(
     message: `a security module denies what is done in a user namespace (${step} ${index}: ${errnoName})`,
     hint: "See the kernel's log (dmesg) for the denial and allow cprg there",
   };
+}
+
+/** What stops root is around the process; the settings that are for users alone do not. */
+function rootProblem(host: HostFacts, failure: Omit<SetupFailure, "errno">): UsernsProblem | null {
+  if (!DENIALS.includes(failure.errnoName)) return null;
+  if (isMaskedProc(host, failure)) return maskedProc(host);
+  if (failure.step !== "clone" || !host.isFiltered) return null;
+  return host.container === null ? filtered(host) : inContainer(host);
+}
+
+/** The kernel makes no new /proc where parts of the one around are covered (mount_namespaces(7)). */
+function isMaskedProc(
+  { procMasks }: HostFacts,
+  { step, subject = "/proc" }: Pick<SetupFailure, "step" | "subject">,
+): boolean {
+  return step === "mount" && subject === "/proc" && procMasks.length > 0;
 }
 
 function cloneProblem(
@@ -140,7 +178,10 @@ function appArmor(host: HostFacts): UsernsProblem {
 }
 
 function maskedProc(host: HostFacts): UsernsProblem {
-  const { container, procMasks } = host;
+  const { container, procMasks, isFiltered, absentCapabilities } = host;
+  // What the filter would refuse next, unless the container has the capability for it.
+  const needs: readonly ContainerNeed[] =
+    isFiltered && absentCapabilities.includes("SYS_ADMIN") ? ["filter", "proc"] : ["proc"];
   const unknown =
     container === null
       ? `Unmount what covers it (umount ${procMasks[0]}), or start cprg where nothing does`
@@ -148,7 +189,7 @@ function maskedProc(host: HostFacts): UsernsProblem {
   return {
     reason: "PROC_MASKED",
     message: `no /proc may be mounted, because ${nameOf(host)} covers parts of this one (${procMasks.slice(0, 3).join(", ")})`,
-    hint: containerFix(["proc"], host) ?? unknown,
+    hint: containerFix(needs, host) ?? unknown,
   };
 }
 

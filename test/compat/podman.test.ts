@@ -50,6 +50,46 @@ host.describe("in a podman container", () => {
     for (const { fix } of lacking) expect(fix?.length).toBeGreaterThan(0);
   });
 
+  host.test("of the capabilities every one that is missing is in the fix", async () => {
+    const without = ["--cap-drop", "all", ...ENOUGH, "--cap-add", "SETUID"];
+    const doctor = await containers.run(without, [CPRG, "doctor", "--json"]);
+    expect(layerOf(doctor.out, "capabilities")).toMatchObject({
+      ok: false,
+      detail: "lacks CAP_DAC_OVERRIDE, CAP_SETGID",
+      fix: "podman run --cap-add DAC_OVERRIDE --cap-add SETGID",
+    });
+  });
+
+  host.test(
+    "root that may not mount a /proc: run names the flags, serve does not start",
+    async () => {
+      const options = ["--env", "CPRG_ALLOW_MISSING=cgroup"];
+      for (const command of [ANSWER, [CPRG, "serve"]]) {
+        const ended = await containers.run(options, command);
+        expect(ended.code).not.toBe(0);
+        expect(ended.err).toContain("no /proc may be mounted, because Podman covers parts");
+        expect(ended.err).toMatch(/^ +hint: podman run .*seccomp=unconfined .*unmask=\/proc/m);
+      }
+    },
+  );
+
+  host.test(
+    "a user with default settings: it names the two flags, and works with them",
+    async () => {
+      const user = ["--user", "1000", "--env", "CPRG_RUN_DIR=/dev/shm/run"];
+      const run = await containers.run(user, ANSWER);
+      expect(run).toMatchObject({ code: 125, out: "" });
+      const flags = [...NO_OUTER_FILTER, "--security-opt", "'unmask=/proc/*'"];
+      expect(run.err).toContain(`hint: podman run ${flags.join(" ")};`);
+      const doctor = await containers.run(user, [CPRG, "doctor", "--json"]);
+      expect(layerOf(doctor.out, "sandbox")?.fix?.split("\n").at(-1)).toBe(
+        `podman run ${flags.join(" ")}`,
+      );
+      const given = [...user, ...NO_OUTER_FILTER, ...PROC];
+      expect(await containers.run(given, ANSWER)).toEqual({ code: 0, out: "42\n", err: "" });
+    },
+  );
+
   for (const { lacks, options } of [
     { lacks: "namespaces", options: [...GROUPS, ...PROC] },
     { lacks: "groups", options: [...NAMESPACES, ...PROC] },

@@ -134,7 +134,7 @@ test("doctor works, names what is missing and how to get it", async () => {
   };
   expect([ended.code, report.ok, report.uid]).toEqual([0, true, USER]);
   const lacking = report.layers.filter(({ ok }) => !ok);
-  expect(lacking.map(({ name }) => name)).toEqual(["root", "cgroup"]);
+  expect(lacking.map(({ name }) => name)).toEqual(["identity", "cgroup"]);
   for (const { required, fix } of lacking)
     expect([required, fix]).toEqual([false, expect.any(String)]);
 });
@@ -174,6 +174,18 @@ test("a host that forbids it is named, with the fix", async () => {
     expect([script, ended.code, ended.out]).toEqual([script, 125, ""]);
     expect(ended.err).toMatch(fix);
   }
+});
+
+test("a bind that the user cannot reach is named, and nothing else is blamed", async () => {
+  using home = makeUserHome();
+  const closed = join(home.path, "closed");
+  mkdirSync(join(closed, "given"), { recursive: true, mode: 0o700 });
+  const words = ["run", "--binds", `${join(closed, "given")}:/opt/given`, "-c", "print(1)"];
+  const ended = await run(home.binary, words, home);
+  expect(ended).toMatchObject({ code: 125, out: "" });
+  expect(ended.err).toContain(`mount "${join(closed, "given")}": EACCES`);
+  expect(ended.err).toMatch(/^ +hint: .*CPRG_BINDS/m);
+  expect(ended.err).not.toMatch(/docker|podman|namespaces/i);
 });
 
 function processesOfUser(): string[] {

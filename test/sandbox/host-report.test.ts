@@ -4,7 +4,7 @@ import { release } from "node:os";
 import { hostReport } from "../../src/sandbox/host.ts";
 import { requireHost } from "../helpers/host.ts";
 import { HAS_CGROUP2 } from "./group-values.ts";
-import { ID_RANGE, makeDirs } from "./test-engine.ts";
+import { ID_RANGE, makeDirs, openTestEngine } from "./test-engine.ts";
 
 const host = requireHost({ sandbox: true });
 
@@ -24,7 +24,7 @@ host.describe("hostReport()", () => {
     // v1 alone cannot kill a group as a whole.
     const ofGroups = HAS_CGROUP2 ? [] : ["cgroup.kill"];
     const lacking = [
-      ...(uid === 0 ? [] : ["root"]),
+      ...(uid === 0 ? [] : ["identity"]),
       ...(isWithoutGroups.length === 0 ? ofGroups : ["cgroup"]),
     ];
     expect(report.cgroup === null).toBe(isWithoutGroups.length > 0);
@@ -41,6 +41,25 @@ host.describe("hostReport()", () => {
     const names = report.layers.map(({ name }) => name);
     expect(names).toContain("sandbox");
     expect(new Set(names).size).toBe(names.length);
+    rmSync(dirs.top, { recursive: true });
+  });
+
+  test("has each layer by the name that status has for it, and lacks those that are missing there", async () => {
+    const dirs = makeDirs();
+    const options = {
+      runDir: dirs.run,
+      dataDir: dirs.data,
+      mode: "auto",
+      idRange: ID_RANGE,
+    } as const;
+    const report = await hostReport(options);
+    const engine = await openTestEngine(dirs);
+    const { layers, missing } = engine;
+    await engine.close();
+    const shown = report.layers.filter(({ name }) => Object.hasOwn(layers, name));
+    expect(shown.map(({ name }) => name).sort()).toEqual(Object.keys(layers).sort());
+    const lacking = shown.filter(({ ok }) => !ok).map(({ name }) => name);
+    expect(lacking.sort()).toEqual([...missing].sort());
     rmSync(dirs.top, { recursive: true });
   });
 
@@ -61,7 +80,7 @@ host.describe("hostReport()", () => {
       fix: expect.stringContaining("CPRG_CGROUP"),
     });
     expect(layer("sandbox")).toMatchObject({ ok: false });
-    expect(layer("identity")).toMatchObject({ ok: true });
+    expect(layer("identity")).toMatchObject({ ok: process.getuid?.() === 0 });
     rmSync(dirs.top, { recursive: true, force: true });
   });
 });

@@ -44,6 +44,7 @@ export const GROUNDS: readonly Ground[] = [
     cgroup: "own",
     lacks: {
       ...USER_LACKS,
+      "cgroup-v1": "groups of cgroup v1 are not delegated to users (cgroups(7))",
       "delegated-cgroup": "groups of cgroup v1 are not delegated to users (cgroups(7))",
     },
   },
@@ -105,6 +106,9 @@ export const GROUNDS: readonly Ground[] = [
 
 /** What `make test-vm` runs. */
 export const DEFAULT_GROUNDS: readonly string[] = ["v2-root", "v2-user", "v1-root"];
+
+/** What `make test-grounds` compares: the machine itself as root and as a user, and those. */
+export const ALL_GROUNDS: readonly string[] = ["here-root", "here-user", ...DEFAULT_GROUNDS];
 
 /** A ground by its name. @throws Error naming those there are */
 export function groundNamed(name: string): Ground {

@@ -2,7 +2,8 @@
 // one virtual machine after the other by emulation, and judges what each says.
 //
 //   bun test/vm/run.ts                            the grounds of DEFAULT_GROUNDS
-//   bun test/vm/run.ts v1-root here-root          these grounds
+//   bun test/vm/run.ts all                        and of ALL_GROUNDS
+//   bun test/vm/run.ts here-root here-user        these grounds
 //   bun test/vm/run.ts v2-root --files oom,cgroup these files only; keeps no result
 //   bun test/vm/run.ts v2-root --files attack --tests identity  of these the tests that match
 //
@@ -10,11 +11,13 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { rootlessGround } from "../rootless-ground.ts";
 import { CACHE, fetchBun } from "./fetch-bun.ts";
-import { DEFAULT_GROUNDS, type Ground, groundNamed } from "./grounds.ts";
+import { ALL_GROUNDS, DEFAULT_GROUNDS, type Ground, groundNamed } from "./grounds.ts";
 import { type Built, buildDisks } from "./image.ts";
 import { judge, type Verdict } from "./judge.ts";
 import { type Ended, runMachine } from "./machine.ts";
@@ -36,7 +39,7 @@ process.on("SIGTERM", () => process.exit(143));
 process.exitCode = await main();
 
 async function main(): Promise<number> {
-  const names = positionals.length === 0 ? DEFAULT_GROUNDS : positionals;
+  const names = groundsOf(positionals);
   const grounds = names.map(groundNamed);
   mkdirSync(CACHE, { recursive: true });
   const verdicts: Verdict[] = [];
@@ -58,6 +61,11 @@ async function main(): Promise<number> {
     `${sum(({ passed }) => passed)} passed, ${failed} failed, ${sum(({ skipped }) => skipped)} skipped`,
   );
   return failed === 0 ? 0 : 1;
+}
+
+function groundsOf(words: readonly string[]): readonly string[] {
+  if (words.length === 0) return DEFAULT_GROUNDS;
+  return words.length === 1 && words[0] === "all" ? ALL_GROUNDS : words;
 }
 
 function boot(ground: Ground): Promise<Ended> {
@@ -84,26 +92,35 @@ function builtFor(arch: Arch): Built {
   };
 }
 
-/** The same runner on this machine: what it reports is compared like any other. */
+/**
+ * The same runner on this machine: what it reports is compared like any other. As a user that owns
+ * nothing here where the ground is one, in the way of `make test-rootless`.
+ */
 async function runHere(ground: Ground): Promise<Ended> {
-  if (ground.user !== "root") throw new Error(`make test runs the suite as ${ground.name}`);
   const startedMs = performance.now();
-  const reportPath = join(CACHE, `${ground.name}.report`);
-  const consolePath = "the output above";
-  rmSync(reportPath, { force: true });
-  const script = join(import.meta.dir, "guest/suite.ts");
-  const child = spawn(
-    process.execPath,
-    [
-      ...[script, "--user", ground.user, "--report", reportPath, "--files", filesOf(ground)],
-      ...["--tests", encodeURIComponent(values.tests)],
-    ],
-    { stdio: ["ignore", "inherit", "inherit"] },
-  );
-  const [code] = (await once(child, "exit")) as [number | null];
-  const lines = existsSync(reportPath) ? parseReport(readFileSync(reportPath, "utf8")) : [];
-  const problem = lines.at(-1)?.type === "end" ? null : `ended with ${code}`;
-  return { lines, durationMs: performance.now() - startedMs, problem, consolePath };
+  const scratch = mkdtempSync(join(tmpdir(), "cprg-here-"));
+  try {
+    const isUser = ground.user === "user";
+    const reportPath = join(scratch, isUser ? "rootless/report" : "report");
+    const script = join(import.meta.dir, "guest/suite.ts");
+    const own = [
+      ...[process.execPath, script, "--user", "self", "--report", reportPath],
+      ...["--files", filesOf(ground), "--tests", encodeURIComponent(values.tests)],
+    ];
+    const { command, ...options } = isUser
+      ? rootlessGround(own, { root: process.cwd(), scratch })
+      : { command: own };
+    const [program = "", ...words] = command;
+    const child = spawn(program, words, { ...options, stdio: ["ignore", "inherit", "inherit"] });
+    const [code] = (await once(child, "exit")) as [number | null];
+    const lines = existsSync(reportPath) ? parseReport(readFileSync(reportPath, "utf8")) : [];
+    for (const line of lines) progress(line);
+    const problem = lines.at(-1)?.type === "end" ? null : `ended with ${code}`;
+    const durationMs = performance.now() - startedMs;
+    return { lines, durationMs, problem, consolePath: "the output above" };
+  } finally {
+    rmSync(scratch, { recursive: true, force: true });
+  }
 }
 
 function progress(line: ReportLine): void {

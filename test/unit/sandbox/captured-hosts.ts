@@ -141,6 +141,12 @@ export const HOSTS = {
       "/proc/sys/fs/suid_dumpable": "1\n",
     },
   }),
+  "Podman as a user": capture({
+    osRelease: DEBIAN,
+    uid: 1000,
+    paths: ["/run/.containerenv"],
+    files: { "/proc/self/status": NOBODY, "/proc/self/mountinfo": CONTAINED },
+  }),
   Kubernetes: capture({
     osRelease: DEBIAN,
     uid: 1001,

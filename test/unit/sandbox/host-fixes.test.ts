@@ -10,16 +10,7 @@ import type { HostLayer } from "../../../src/sandbox/host-layer.ts";
 import { stepError } from "../../../src/sandbox/steps.ts";
 import { HOSTS, type HostName } from "./captured-hosts.ts";
 
-const ALL = [
-  "root",
-  "capabilities",
-  "identity",
-  "cgroup",
-  "cgroup.kill",
-  "swap",
-  "seccomp",
-  "sandbox",
-];
+const ALL = ["capabilities", "identity", "cgroup", "cgroup.kill", "swap", "seccomp", "sandbox"];
 
 /** Every layer that can be missing, with the general fix of host.ts. */
 function mended(host: HostName, names: readonly string[] = ALL): Record<string, string | null> {
@@ -53,7 +44,7 @@ test.each<[HostName, string, string | null]>([
   expect([facts.distribution.family as string, facts.container]).toEqual([family, container]);
 });
 
-test.each<[HostName, string, string]>([
+test.each<[HostName, string, string | null]>([
   [
     "Debian 12, cgroup v1",
     "swap",
@@ -121,7 +112,13 @@ DelegateSubgroup=server`,
 rc-update add cgroups boot
 rc-service cgroups restart`,
   ],
-  ["Alpine without cgroups", "root", "Start it as root (doas)"],
+  ["Podman as a user", "identity", "podman run --user 0"],
+  [
+    "Podman as a user",
+    "sandbox",
+    "podman run --security-opt seccomp=unconfined --security-opt 'unmask=/proc/*'",
+  ],
+  ["Podman as a user", "cgroup", null],
   [
     "NixOS",
     "identity",
@@ -161,12 +158,9 @@ rc-service cgroups restart`,
     "sandbox",
     `hostUsers: false   # of the pod, which procMount needs
 securityContext:   # of the container
-  runAsUser: 0
-  capabilities: { add: [SETGID, SETUID, SYS_ADMIN] }
   seccompProfile: { type: Unconfined }
   appArmorProfile: { type: Unconfined }
-  procMount: Unmasked
-for control groups a runtime class of containerd 2.1 or newer with \`cgroup_writable = true\``,
+  procMount: Unmasked`,
   ],
   [
     "LXC",
@@ -177,6 +171,7 @@ lxc.seccomp.profile =
 lxc.include = /usr/share/lxc/config/nesting.conf
 lxc.mount.auto = cgroup:rw`,
   ],
+  ["Kubernetes", "identity", "securityContext:   # of the container\n  runAsUser: 0"],
   ["systemd-nspawn", "seccomp", "systemd-nspawn: SYSTEMD_SECCOMP=0 in its environment"],
 ])("on %s %s is mended by the exact command", (host, layer, fix) => {
   expect(mended(host)[layer]).toBe(fix);
@@ -196,6 +191,33 @@ test("nothing is ever mended by privileged, and every engine's advice is for tha
       if (fix?.includes("podman run")) expect(name).toStartWith("Podman");
     }
   }
+});
+
+test("root in a pod needs capabilities and groups too, and is told so", () => {
+  const layer = { name: "sandbox", ok: false, isRequired: true, detail: "", fix: null };
+  const group = { ...layer, name: "cgroup" };
+  const all = mendLayers([group, layer], judgeHost({ ...HOSTS.Kubernetes, uid: 0 }));
+  const fix = all.find(({ name }) => name === "sandbox")?.fix;
+  expect(fix).toContain("  capabilities: { add: [SETGID, SETUID, SYS_ADMIN] }\n");
+  expect(fix).toContain("a runtime class of containerd 2.1 or newer with `cgroup_writable = true`");
+});
+
+test("a user who only shares the server's id is told to start it as root, where that differs", () => {
+  expect(mended("Fedora 42 user")["identity"]).toBeNull();
+  const captured = HOSTS["Alpine without cgroups"];
+  const layer = { name: "identity", ok: false, isRequired: false, detail: "", fix: "sudo" };
+  expect(mendLayers([layer], judgeHost({ ...captured, uid: 1000 }))[0]?.fix).toBe(
+    "Start it as root (doas)",
+  );
+});
+
+test("a capability that the server needs is in the container's fix, and no fix is empty", () => {
+  const captured = HOSTS["Podman on v1"];
+  const status = "CapEff:\t00000000002000c0\nSeccomp:\t0\n";
+  const files = { ...captured.files, "/proc/self/status": status };
+  const layer = { name: "capabilities", ok: false, isRequired: true, detail: "", fix: "Give it" };
+  const facts = judgeHost({ ...captured, files }, ["CAP_DAC_OVERRIDE"]);
+  expect(mendLayers([layer], facts)[0]?.fix).toBe("podman run --cap-add DAC_OVERRIDE");
 });
 
 test("only what is missing is asked for", () => {
@@ -272,7 +294,7 @@ test("where masks over /proc are the cause nothing else is advised", () => {
     name: "sandbox",
     ok: false,
     isRequired: true,
-    detail: 'Cannot build a sandbox: mount "/proc": EPERM',
+    detail: "Cannot run sandboxes: no /proc may be mounted, because a container covers parts",
     fix: "Check CPRG_BINDS",
   };
   const advised = (host: HostName) => mendLayers([layer], judgeHost(HOSTS[host])).at(-1)?.fix;
@@ -282,7 +304,7 @@ test("where masks over /proc are the cause nothing else is advised", () => {
 
 test("a host that contains nothing gets no layer more, and unknown ones keep their own fix", () => {
   expect(Object.keys(mended("Fedora 42 user"))).toEqual(ALL);
-  const layer = { name: "root", ok: false, isRequired: true, detail: "", fix: "sudo" };
+  const layer = { name: "identity", ok: false, isRequired: true, detail: "", fix: "sudo" };
   expect(mendLayers([layer], judgeHost(HOSTS.unknown))).toEqual([layer]);
 });
 

@@ -4,7 +4,7 @@ import { CprgError } from "../../../src/core/errors.ts";
 import { judgeHost, type RawHost } from "../../../src/sandbox/host-facts.ts";
 import { stepError } from "../../../src/sandbox/steps.ts";
 import {
-  explainRootless,
+  explainSetup,
   findProblem,
   readUsernsFacts,
   type UsernsFacts,
@@ -15,7 +15,7 @@ import { HOSTS, type HostName } from "./captured-hosts.ts";
 function facts(name: HostName, files: RawHost["files"] = {}): UsernsFacts {
   const captured: RawHost = HOSTS[name];
   const host = judgeHost({ ...captured, uid: 1000, files: { ...captured.files, ...files } });
-  return { host, hasUserNamespaces: true };
+  return { mode: "rootless", host, hasUserNamespaces: true };
 }
 
 /** A host where nothing is in the way. */
@@ -164,9 +164,9 @@ test("what is advised is for what is around the process", () => {
   expect(pod?.hint).not.toMatch(/docker|podman/);
 });
 
-test("explainRootless() keeps the step that failed, and what is no set-up as it is", () => {
+test("explainSetup() keeps the step that failed, and what is no set-up as it is", () => {
   const failure = stepError({ step: 3, index: 0, errno: 1 }, { op: "start a sandbox" });
-  const explained = explainRootless(failure, DEBIAN_OFF);
+  const explained = explainSetup(failure, DEBIAN_OFF);
   expect(explained).toMatchObject({
     code: "failed_precondition",
     reason: "USERNS_CLONE_OFF",
@@ -175,13 +175,53 @@ test("explainRootless() keeps the step that failed, and what is no set-up as it 
   });
   expect((explained as CprgError).hint).toContain("--sandbox off");
   const other = new CprgError("unavailable", "no room");
-  expect(explainRootless(other, DEBIAN_OFF)).toBe(other);
+  expect(explainSetup(other, DEBIAN_OFF)).toBe(other);
   const unknown = stepError({ step: 37, index: 4, errno: 2 }, { op: "build a sandbox" });
-  expect(explainRootless(unknown, OPEN)).toBe(unknown);
+  expect(explainSetup(unknown, OPEN)).toBe(unknown);
+});
+
+describe("root is stopped by what is around it alone", () => {
+  const root = (name: HostName, files: RawHost["files"] = {}): UsernsFacts => {
+    const { host } = facts(name, files);
+    return { mode: "ns", host: { ...host, uid: 0 }, hasUserNamespaces: true };
+  };
+  const DOCKER_ROOT = root("Docker on Debian");
+  const cases: readonly [string, UsernsFacts, string, string | undefined, string | null, string][] =
+    [
+      ["a covered /proc", DOCKER_ROOT, "mount", "/proc", "PROC_MASKED", "systempaths=unconfined"],
+      ["the filter, next", DOCKER_ROOT, "mount", "/proc", "PROC_MASKED", "seccomp=unconfined"],
+      ["a container's filter", DOCKER_ROOT, "clone", undefined, "CONTAINER", "seccomp=unconfined"],
+      [
+        "a unit's filter",
+        root("Arch, in a unit with a filter"),
+        "clone",
+        undefined,
+        "FILTERED",
+        "SystemCallFilter=",
+      ],
+      ["no policy: another mount", DOCKER_ROOT, "mount", "/srv/data", null, ""],
+      ["no policy: no filter", root("Fedora 42 user", UNFILTERED), "clone", undefined, null, ""],
+      ["no policy: a setting for users", root("Ubuntu 24.04 user"), "clone", undefined, null, ""],
+    ];
+  for (const [title, facts, step, subject, reason, hint] of cases) {
+    test(title, () => {
+      const failure = { step, index: 0, errnoName: "EPERM" };
+      const problem = findProblem(facts, subject === undefined ? failure : { ...failure, subject });
+      expect(problem?.reason ?? null).toBe(reason);
+      expect(problem?.hint ?? "").toContain(hint);
+    });
+  }
+
+  test("and is not told to run programs without a sandbox", () => {
+    const failure = stepError({ step: 3, index: 0, errno: 1 }, { op: "start a sandbox" });
+    const { hint } = explainSetup(failure, DOCKER_ROOT) as CprgError;
+    expect(hint).toContain("docker run");
+    expect(hint).not.toContain("--sandbox off");
+  });
 });
 
 test("readUsernsFacts() reads this host", () => {
-  const { hasUserNamespaces, host } = readUsernsFacts();
+  const { hasUserNamespaces, host } = readUsernsFacts("rootless");
   expect(hasUserNamespaces).toBe(existsSync("/proc/sys/user/max_user_namespaces"));
   expect(host.userNamespaces.max).toBeGreaterThanOrEqual(0);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { existsSync } from "node:fs";
-import { DEFAULT_GROUNDS, GROUNDS, groundNamed } from "../../vm/grounds.ts";
+import { ALL_GROUNDS, DEFAULT_GROUNDS, GROUNDS, groundNamed } from "../../vm/grounds.ts";
 
 test("what a ground runs of the suite is there", () => {
   for (const { name, files = [] } of GROUNDS) {
@@ -12,7 +12,9 @@ test("what a ground runs of the suite is there", () => {
   }
 });
 
-test("the grounds of make test-vm run all of it", () => {
-  for (const name of DEFAULT_GROUNDS) expect(groundNamed(name).files).toBeUndefined();
+test("the five grounds run all of it, root and a user of this machine among them", () => {
+  expect(ALL_GROUNDS).toEqual(["here-root", "here-user", ...DEFAULT_GROUNDS]);
+  expect(new Set(ALL_GROUNDS).size).toBe(5);
+  for (const name of ALL_GROUNDS) expect(groundNamed(name).files).toBeUndefined();
   expect(() => groundNamed("none")).toThrow("v2-root");
 });

@@ -1,10 +1,11 @@
 // Runs the sandbox suite on the machine it is on, one process for each file, and says of each test how
 // it ended as soon as its file has. A file that hangs is killed and named; the others still run.
 //
-//   bun test/vm/guest/suite.ts --user root|user --report FILE [--files name,name] [--tests PATTERN]
+//   bun test/vm/guest/suite.ts --user root|user|self --report FILE [--files name,name] [--tests PATTERN]
 //                              [--slowness N]
 //
-// PATTERN is what `bun test -t` takes, percent-encoded. N is the least that time limits are multiplied
+// As `user` root becomes one that it makes; as `self` the tests run as whoever runs this, with a home
+// and a directory for temporary files of their own. PATTERN is what `bun test -t` takes, percent-encoded. N is the least that time limits are multiplied
 // by, whatever is measured.
 
 import { spawn, spawnSync } from "node:child_process";
@@ -235,8 +236,10 @@ function asUser(command: readonly string[], group: string | null): string[] {
 }
 
 function environment(): Record<string, string> {
-  const home = isUser ? `/home/user-${USER_ID}` : "/root";
+  const { HOME = "/root", TMPDIR } = process.env;
+  const home = isUser ? `/home/user-${USER_ID}` : HOME;
   return {
+    ...(TMPDIR === undefined ? {} : { TMPDIR }),
     PATH: process.env["PATH"] ?? "/usr/bin:/bin",
     HOME: home,
     LANG: "C.UTF-8",
