@@ -84,7 +84,7 @@ const suites: readonly Suite[] = [
     isRootless: true,
   },
   { name: "examples", folder: "test/examples", timeoutMs: 5 * minute, testTimeoutMs: 60 * second },
-  { name: "e2e", folder: "test/e2e", timeoutMs: 30 * minute, testTimeoutMs: 60 * second },
+  { name: "e2e", folder: "test/e2e", timeoutMs: 45 * minute, testTimeoutMs: 60 * second },
 ];
 
 const root = process.cwd();

@@ -18,7 +18,7 @@ import {
 import { SandboxService, type SandboxServiceOptions } from "../sandboxes/service.ts";
 import { openArtifacts } from "../store/artifact-files.ts";
 import type { ArtifactStore } from "../store/artifacts.ts";
-import { openStore } from "../store/open.ts";
+import { type FileStore, openStore } from "../store/open.ts";
 import { openSigningKey } from "../store/signing-key.ts";
 import type { LoadedConfig } from "./config.ts";
 import type { Settings } from "./config-table.ts";
@@ -100,7 +100,7 @@ export async function openParts(config: LoadedConfig, options: OpenOptions): Pro
   const keys = await serverKeys(config);
   secrets.hold(keys.secrets);
   if (tls !== null) holdPem(secrets, tls.key);
-  const signingKey = await openSigningKey(settings.dataDir);
+  const signingKey = await openSigningKey(settings.dataDir, { log: log.scope("store") });
   const store = await openStore({ path: settings.db, log: log.scope("store") });
   stack.defer(async () => await store.close());
   const tenancyLog = log.scope("tenancy");
@@ -244,7 +244,7 @@ function holdPem(secrets: SecretSet, pem: string): void {
 
 function startRetention(
   { retentionHours, sweepIntervalSecs }: LoadedConfig["settings"],
-  parts: Pick<RetentionOptions, "store" | "onSweep" | "onSwept" | "log">,
+  parts: Pick<RetentionOptions, "onSweep" | "onSwept" | "log"> & { readonly store: FileStore },
 ): Retention {
   const sweepIntervalMs = sweepIntervalSecs * 1000;
   const retention = new Retention({
@@ -253,6 +253,7 @@ function startRetention(
     sweepIntervalMs,
     clock: systemClock,
   });
+  parts.store.onDiskFull(() => retention.hurry());
   retention.start();
   return retention;
 }

@@ -192,10 +192,17 @@ const safeHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   if (!c.res.headers.has("Cache-Control")) c.header("Cache-Control", "no-store");
 };
 
-/** What answers HEAD may be a stream: nobody reads it, and it holds what it reads from. */
+/**
+ * What answers HEAD may be a stream: nobody reads it, and it holds what it reads from. Its length is
+ * the one that GET would have where that is known, else none is said (RFC 9110, 9.3.2): left alone,
+ * the runtime would say 0, the length of the body that is not sent.
+ */
 const withoutBody: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
-  if (c.req.method === "HEAD") await c.res.body?.cancel();
+  const { body, headers } = c.res;
+  if (c.req.method !== "HEAD" || body === null) return;
+  await body.cancel();
+  if (!headers.has("Content-Length")) c.header("Transfer-Encoding", "chunked");
 };
 
 /** Methods of the routes that match a path. */

@@ -89,7 +89,7 @@ export class ExecService {
     // Held until the exec itself is noted: a sandbox must not go idle in between.
     using place = sandbox.placeForExec();
     using held = new DisposableStack();
-    held.use(this.#options.secrets?.hold(Object.values(request.env ?? {})));
+    held.use(this.#options.secrets?.hold(Object.values(request.env ?? {}), tenant));
     await checkStoredBytes(this.#options.store, tenant, {
       what: "start a program",
       bytesMax: this.#options.tenantBytesMax,

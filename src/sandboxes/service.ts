@@ -206,7 +206,7 @@ export class SandboxService {
   async #create(tenant: string, spec: SandboxSpec, signal: AbortSignal | undefined) {
     const { store, tenantBytesMax: bytesMax, secrets } = this.#options;
     using held = new DisposableStack();
-    held.use(secrets?.hold(Object.values(spec.env)));
+    held.use(secrets?.hold(Object.values(spec.env), tenant));
     await checkStoredBytes(store, tenant, { what: "open a sandbox", bytesMax });
     const { lease, record } = await this.#acquire({ tenant, spec, signal });
     try {

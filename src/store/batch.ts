@@ -5,7 +5,8 @@
 
 import type { Database } from "bun:sqlite";
 import { assert } from "../core/errors.ts";
-import type { TimedDraft } from "./contract.ts";
+import type { Pruned, TimedDraft } from "./contract.ts";
+import { canGrow } from "./file-growth.ts";
 import type { StoreHandlers, StoreOp, StoreRequest, StoreResult } from "./protocol.ts";
 import type { SpaceReserve } from "./space-reserve.ts";
 import { SqliteEvents } from "./sqlite-events.ts";
@@ -19,27 +20,43 @@ import { SqliteWorkerTokens } from "./sqlite-worker-tokens.ts";
 import { diskFull, fromSqlite, toWire } from "./wire-error.ts";
 import { NO_LINES, toWireLines } from "./wire-lines.ts";
 
-/** Ends, which may use the reserve. */
-const ENDS: ReadonlySet<StoreOp> = new Set(["finish", "finishExec", "endSandbox", "changeTask"]);
+/** Ends, and what makes room: they may use the reserve. */
+const URGENT: ReadonlySet<StoreOp> = new Set([
+  "finish",
+  "finishExec",
+  "endSandbox",
+  "changeTask",
+  "prune",
+]);
 const WRITES: ReadonlySet<StoreOp> = new Set([
-  ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec", "prune"] as const),
+  ...(["append", "insert", "insertOnce", "start", "insertSandbox", "insertExec"] as const),
   ...(["insertKey", "changeKey", "removeKeys", "insertTask"] as const),
   ...(["insertWorkerToken", "revokeWorkerToken", "removeWorkerTokens"] as const),
-  ...ENDS,
+  ...URGENT,
 ]);
+
+const NOTHING_PRUNED: Pruned = { runs: 0, events: 0, isDone: false };
+
+/** Pages in the write-ahead log from which on they are written to the file; SQLite's own default. */
+const CHECKPOINT_PAGES = 1000;
+
+/** What of the reserve a runner uses. */
+type Reserve = Pick<SpaceReserve, "isHeld" | "hold" | "release">;
 
 /** Runs batches on an open database. */
 export class BatchRunner {
   readonly #db: Database;
-  readonly #reserve: Pick<SpaceReserve, "hold" | "release"> | null;
+  readonly #reserve: Reserve | null;
   readonly #events: SqliteEvents;
   readonly #pruning: SqlitePruning;
   readonly #handlers: StoreHandlers;
+  /** The disk has no room for what the file has to grow by. */
+  #isStarved = false;
   #commits = 0;
   #requests = 0;
 
-  /** @param reserve space that only ends may use, when there is no other left */
-  constructor(db: Database, reserve: Pick<SpaceReserve, "hold" | "release"> | null = null) {
+  /** @param reserve space that only ends and pruning may use, when there is no other left */
+  constructor(db: Database, reserve: Reserve | null = null) {
     this.#db = db;
     this.#reserve = reserve;
     this.#events = new SqliteEvents(db);
@@ -96,7 +113,8 @@ export class BatchRunner {
       listWorkerTokens: () => workerTokens.list(),
       revokeWorkerToken: ({ id, at }) => workerTokens.revoke(id, at),
       removeWorkerTokens: ({ before }) => workerTokens.removeExpired(before),
-      prune: ({ before }) => this.#pruning.step(before),
+      prune: ({ before }) =>
+        this.#isTight ? this.#pruning.tightStep(before) : this.#pruning.step(before),
       check: () => this.#check(),
       stats: () => ({
         commits: this.#commits,
@@ -107,20 +125,41 @@ export class BatchRunner {
   }
 
   /** Results in the order of requests. What they say is on disk when this returns. */
-  run(requests: readonly StoreRequest[]): StoreResult[] {
+  run(requests: readonly StoreRequest[]): readonly StoreResult[] {
+    const isPruning = requests.some(({ op }) => op === "prune");
     const results = requests.some(({ op }) => WRITES.has(op))
       ? this.#runBounded(requests)
       : requests.map((request) => this.#attempt(request));
-    if (requests.some(({ op }) => op === "prune")) this.#pruning.checkpoint();
     this.#requests += requests.length;
-    return results;
+    return isPruning ? this.#endPruning(requests, results) : results;
   }
 
-  /** While the reserve is in use, nothing but ends is written. */
+  /** Whether there is no room but for what is urgent. */
+  get #isTight(): boolean {
+    return this.#reserve?.isHeld === false || this.#isStarved;
+  }
+
+  /** What comes of steps of pruning: one that found no room may find some when it is smaller. */
+  #endPruning(
+    requests: readonly StoreRequest[],
+    results: readonly StoreResult[],
+  ): readonly StoreResult[] {
+    const isStep = (index: number) => requests[index]?.op === "prune";
+    const isFull = results.some((result, index) => isStep(index) && isDiskFull(result));
+    const isWorthTrying = this.#isTight && this.#pruning.noteTight({ isFull }) && isFull;
+    this.#pruning.checkpoint({ isTight: this.#isTight });
+    if (!isWorthTrying) return results;
+    return results.map((result, index) =>
+      isStep(index) && isDiskFull(result) ? { output: NOTHING_PRUNED } : result,
+    );
+  }
+
+  /** While there is no room, nothing but ends is written, and what makes some. */
   #runBounded(requests: readonly StoreRequest[]): StoreResult[] {
-    if (this.#reserve?.hold() ?? true) return this.#runEndsAgain(requests);
-    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && !ENDS.has(op);
-    const results = this.#runWrites(requests.filter((request) => !isRefused(request))).values();
+    if (this.#hasRoom()) return this.#runUrgentAgain(requests);
+    const isRefused = ({ op }: StoreRequest) => WRITES.has(op) && !URGENT.has(op);
+    const urgent = requests.filter((request) => !isRefused(request));
+    const results = this.#runUrgentAgain(urgent).values();
     return requests.map((request) => {
       if (isRefused(request)) return { error: toWire(diskFull()) };
       return results.next().value ?? { error: toWire(diskFull()) };
@@ -128,16 +167,33 @@ export class BatchRunner {
   }
 
   #check(): null {
-    if (this.#reserve?.hold() ?? true) return null;
+    if (this.#hasRoom()) return null;
     throw diskFull();
   }
 
-  /** A full disk costs the reserve, whose space goes to the ends that found none. */
-  #runEndsAgain(requests: readonly StoreRequest[]): StoreResult[] {
+  /** Takes the reserve back, if there is room; then the file may grow again by itself. */
+  #hasRoom(): boolean {
+    if (this.#reserve === null) return true;
+    const wasHeld = this.#reserve.isHeld;
+    if (!this.#reserve.hold()) return false;
+    if (!wasHeld) this.#db.run(`PRAGMA wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+    this.#isStarved = !canGrow(this.#db);
+    return !this.#isStarved;
+  }
+
+  /** Gives the reserve to what is urgent, and not to a file that grows by what was written before. */
+  #release(): boolean {
+    if (this.#reserve?.release() !== true) return false;
+    this.#db.run("PRAGMA wal_autocheckpoint = 0");
+    return true;
+  }
+
+  /** A full disk costs the reserve, whose space goes to the urgent that found none. */
+  #runUrgentAgain(requests: readonly StoreRequest[]): StoreResult[] {
     const results = this.#runWrites(requests);
     const isStuck = ({ op }: StoreRequest, index: number) =>
-      ENDS.has(op) && isDiskFull(results[index]);
-    if (!results.some(isDiskFull) || this.#reserve?.release() !== true) return results;
+      URGENT.has(op) && isDiskFull(results[index]);
+    if (!results.some(isDiskFull) || !this.#release()) return results;
     const again = this.#runWrites(requests.filter(isStuck)).values();
     return results.map((result, index) => {
       const request = requests[index];

@@ -14,6 +14,8 @@ import { WorkerLink } from "./worker-link.ts";
 export interface FileStore extends Store {
   /** Resolves with the reason when the Worker died: nothing can be stored any more. */
   readonly failed: Promise<CprgError>;
+  /** Has it called whenever the disk is too full for what was asked. */
+  onDiskFull(listener: () => void): void;
   /** Counters of the Worker. */
   stats(): Promise<StoreStats>;
 }
@@ -31,7 +33,12 @@ export async function openStore(options: {
 }): Promise<FileStore> {
   const link = new WorkerLink(new Worker(workerUrl()), options.log ?? silentLog);
   await link.open(resolve(options.path));
-  return fileStore(link);
+  return {
+    ...storeOver(link),
+    failed: link.failed,
+    onDiskFull: (listener) => link.onDiskFull(listener),
+    stats: () => link.call("stats", null),
+  };
 }
 
 /** Inside an executable, paths start at the common folder of its entry points, which is `src`. */
@@ -40,7 +47,7 @@ function workerUrl(): URL {
   return new URL(path, import.meta.url);
 }
 
-function fileStore(link: WorkerLink): FileStore {
+function storeOver(link: WorkerLink): Store {
   return {
     events: {
       append: async (subject, drafts, { isSilent = false } = {}) => {
@@ -109,8 +116,6 @@ function fileStore(link: WorkerLink): FileStore {
     check: async () => {
       await link.call("check", null);
     },
-    failed: link.failed,
-    stats: () => link.call("stats", null),
     close: () => link.close(),
   };
 }

@@ -15,6 +15,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { keyFingerprint, type SealKey } from "../core/chain.ts";
 import { CprgError } from "../core/errors.ts";
+import { type Log, silentLog } from "../core/log.ts";
 import { createWhole, readPrivateFile, replaceWhole } from "./private-file.ts";
 
 /** File name of the private key, PKCS #8 in PEM. */
@@ -38,16 +39,34 @@ export function ephemeralSigningKey(): SigningKey {
  * The key of a data directory, which is made on first use. Processes that come at once get the same
  * one.
  *
+ * @param options `log`: where it says that the public key beside it was another's, as it is when the
+ *   private one was lost, and what follows from that
  * @throws CprgError `failed_precondition` when the file is no such key, or others may read it
  */
-export async function openSigningKey(directory: string): Promise<SigningKey> {
+export async function openSigningKey(
+  directory: string,
+  { log = silentLog }: { readonly log?: Log } = {},
+): Promise<SigningKey> {
   await mkdir(directory, { recursive: true, mode: 0o700 });
   const path = join(directory, PRIVATE_KEY_FILE);
-  const pem = (await readPrivate(path)) ?? (await createPrivate(path));
-  const key = signingKey(parsePrivate(path, pem));
-  await keepPublic(join(directory, PUBLIC_KEY_FILE), key.publicPem);
+  const found = await readPrivate(path);
+  const key = signingKey(parsePrivate(path, found ?? (await createPrivate(path))));
+  const kept = await keepPublic(join(directory, PUBLIC_KEY_FILE), key.publicPem);
+  if (kept !== null) {
+    const { fingerprint } = key;
+    log.warn(found === null ? KEY_LOST : KEY_CHANGED, {
+      path,
+      fingerprint,
+      earlier_public_key: kept,
+    });
+  }
   return key;
 }
+
+const CONSEQUENCE =
+  "exports from before verify only with the earlier public key, which was kept, and later ones only with the new one, which verifiers need";
+const KEY_LOST = `the signing key is gone and a new one was made: ${CONSEQUENCE}; if the key was not removed on purpose, restore it from a backup`;
+const KEY_CHANGED = `the signing key is not the one whose public key was beside it: ${CONSEQUENCE}`;
 
 function signingKey(privateKey: KeyObject): SigningKey {
   const publicKey = createPublicKey(privateKey);
@@ -77,15 +96,22 @@ async function createPrivate(path: string): Promise<string> {
   return theirs;
 }
 
-/** A key that another one follows stays beside it: what it sealed is verified with it. */
-async function keepPublic(path: string, pem: string): Promise<void> {
+/**
+ * A key that another one follows stays beside it: what it sealed is verified with it.
+ *
+ * @returns where the earlier one is now, or null when there was no other
+ */
+async function keepPublic(path: string, pem: string): Promise<string | null> {
   const before = (await Bun.file(path).exists()) ? await Bun.file(path).text() : null;
-  if (before === pem) return;
+  if (before === pem) return null;
+  let kept: string | null = null;
   if (before !== null) {
     const name = createHash("sha256").update(before).digest("hex").slice(0, 16);
-    await replaceWhole(`${path}.${name}`, { text: before, mode: 0o644 });
+    kept = `${path}.${name}`;
+    await replaceWhole(kept, { text: before, mode: 0o644 });
   }
   await replaceWhole(path, { text: pem, mode: 0o644 });
+  return kept;
 }
 
 function parsePrivate(path: string, pem: string): KeyObject {

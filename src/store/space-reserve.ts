@@ -1,6 +1,6 @@
 /**
- * Space on the disk of the store that nothing uses, so that ends of jobs can still be written when
- * the rest of the disk is full.
+ * Space on the disk of the store that nothing uses, so that ends of jobs can still be written, and what
+ * is past its retention still be removed, when the rest of the disk is full.
  */
 
 import { closeSync, constants, fstatSync, fsyncSync, openSync, rmSync, writeSync } from "node:fs";
@@ -20,6 +20,11 @@ export class SpaceReserve {
   /** @param path of the file; what is there must be ours or nothing */
   constructor(path: string) {
     this.#path = path;
+  }
+
+  /** Whether the space is there to be given up. */
+  get isHeld(): boolean {
+    return this.#isHeld;
   }
 
   /** Takes the space, unless it is taken. False when the disk has not so much left. */

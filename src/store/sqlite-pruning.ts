@@ -7,6 +7,7 @@
 import type { Database } from "bun:sqlite";
 import type { Subject } from "../core/event.ts";
 import type { Pruned } from "./contract.ts";
+import { growthBytes, writeBack } from "./file-growth.ts";
 import { pragma } from "./migrations.ts";
 import type { SqliteEvents } from "./sqlite-events.ts";
 
@@ -18,6 +19,9 @@ const PIECE_LINES = 16;
 const PIECE_RUNS = 16;
 /** Pages of one piece that move to where others were. */
 const PIECE_PAGES = 32;
+/** Pages that a step on a full disk gives back: at first, and at least, when there was no room to. */
+const TIGHT_PAGES_MAX = 4096;
+const TIGHT_PAGES_MIN = PIECE_PAGES;
 
 /**
  * What is removed by age: a table of runs, when they ended, and whose logs theirs are. A sandbox goes
@@ -45,6 +49,7 @@ export class SqlitePruning {
   readonly #statements: ReturnType<typeof prepare>;
   readonly #aging: readonly ReturnType<typeof prepareAging>[];
   #isCheckpointDue = false;
+  #tightPages = TIGHT_PAGES_MAX;
 
   constructor(db: Database, events: SqliteEvents) {
     this.#db = db;
@@ -55,33 +60,71 @@ export class SqlitePruning {
 
   /** One step. @param before milliseconds since 1970: what ended earlier goes */
   step(before: number): Pruned {
+    this.#isCheckpointDue = true;
+    const stopAt = performance.now() + PRUNE_STEP_MS;
+    const { isAtEnd, ...removed } = this.#remove(before);
+    let isDone = false;
+    while (isAtEnd && !isDone && performance.now() < stopAt) isDone = !this.#shrink();
+    return { ...removed, isDone };
+  }
+
+  /**
+   * One step on a disk that has next to no room for what a removal writes. All of it is one commit, in
+   * which pages that go leave no trace: those at the file's end are cut off unwritten. Others would be
+   * overwritten with zeros first (sqlite.org/pragma.html#pragma_secure_delete); here they are given
+   * back without, by this step or the next.
+   */
+  tightStep(before: number): Pruned {
+    this.#isCheckpointDue = true;
+    this.#db.run("PRAGMA secure_delete = FAST");
+    try {
+      const { isAtEnd, ...removed } = this.#remove(before);
+      let pages = this.#tightPages;
+      while (pages > 0 && this.#shrink()) pages -= PIECE_PAGES;
+      return { ...removed, isDone: isAtEnd && pages > 0 };
+    } finally {
+      this.#db.run("PRAGMA secure_delete = ON");
+    }
+  }
+
+  /**
+   * Has the next tight step give back more pages, or fewer, after one for which there was room, or none.
+   *
+   * @returns whether it differs from the last
+   */
+  noteTight({ isFull }: { readonly isFull: boolean }): boolean {
+    const before = this.#tightPages;
+    const pages = isFull ? before / 4 : before * 2;
+    this.#tightPages = Math.min(Math.max(pages, TIGHT_PAGES_MIN), TIGHT_PAGES_MAX);
+    return this.#tightPages !== before;
+  }
+
+  /** Removes for {@link PRUNE_STEP_MS}, or until nothing is left. */
+  #remove(before: number): { runs: number; events: number; isAtEnd: boolean } {
     const stopAt = performance.now() + PRUNE_STEP_MS;
     let runs = 0;
     let events = 0;
-    this.#isCheckpointDue = true;
     do {
       const removed = this.#removeLines();
       events += removed ?? 0;
       if (removed !== null) continue;
       const ended = this.#removeRuns(before);
       runs += ended;
-      if (ended === 0 && !this.#shrink()) return { runs, events, isDone: true };
+      if (ended === 0) return { runs, events, isAtEnd: true };
     } while (performance.now() < stopAt);
-    return { runs, events, isDone: false };
+    return { runs, events, isAtEnd: false };
   }
 
   /**
    * Writes to the file what the steps left in the write-ahead log, outside of a transaction: only
    * then is the file cut, and the log, begun anew, does not grow by what is removed.
+   *
+   * @param options `isTight`: not if that would take space, which is needed for the next step
    */
-  checkpoint(): void {
-    if (!this.#isCheckpointDue) return;
+  checkpoint({ isTight }: { readonly isTight: boolean }): void {
+    if (!this.#isCheckpointDue || (isTight && growthBytes(this.#db) > 0)) return;
     this.#isCheckpointDue = false;
-    try {
-      this.#db.run("PRAGMA wal_checkpoint(PASSIVE)");
-    } catch {
-      // Nothing is lost: a later one does what this one could not.
-    }
+    writeBack(this.#db);
   }
 
   /** Removes a piece of a log without a run; null when there is none. */

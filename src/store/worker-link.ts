@@ -42,6 +42,7 @@ interface Waiting {
 export class WorkerLink {
   readonly #worker: Worker;
   readonly #log: Log;
+  readonly #whenDiskFull: (() => void)[] = [];
   readonly #waiting: Waiting[] = [];
   #waitingBytes = 0;
   #outstanding: readonly Waiting[] = [];
@@ -66,6 +67,11 @@ export class WorkerLink {
   /** Resolves when the Worker died. */
   get failed(): Promise<CprgError> {
     return this.#failed.promise;
+  }
+
+  /** Has it called after each batch in which an answer says that the disk is full. */
+  onDiskFull(listener: () => void): void {
+    this.#whenDiskFull.push(listener);
   }
 
   /** @throws CprgError why the file cannot be opened; the Worker has ended then */
@@ -211,6 +217,8 @@ export class WorkerLink {
     }
     if (this.#waiting.length > 0) this.#schedule();
     else this.#isIdle?.resolve();
+    const isFull = results.some((it) => "error" in it && it.error.options.reason === "DISK_FULL");
+    if (isFull) for (const listener of this.#whenDiskFull) listener();
   }
 
   /** Gives the Worker up: ends it, and fails everything that waits and everything to come. */

@@ -2,6 +2,10 @@
 
 import { expect, test } from "bun:test";
 import { join } from "node:path";
+import { jobs } from "../../src/cli/commands/jobs.ts";
+import { run } from "../../src/cli/commands/run.ts";
+import { commandHelp } from "../../src/cli/help.ts";
+import { ARTIFACTS_JOB_BYTES_MAX, ARTIFACTS_JOB_FILES_MAX } from "../../src/store/artifacts.ts";
 
 const top = join(import.meta.dir, "../..");
 
@@ -46,6 +50,23 @@ test("every make target that README names exists", async () => {
   const named = findMakeTargets(await read("README.md"));
   expect(named.length).toBeGreaterThan(1);
   expect(named.filter((name) => !targets.has(name))).toEqual([]);
+});
+
+test("README and the help of run and jobs say where artifacts go, and how they are had", async () => {
+  const bounds = new RegExp(
+    `${ARTIFACTS_JOB_FILES_MAX} files and ${ARTIFACTS_JOB_BYTES_MAX / 1024 ** 2} MiB`,
+  );
+  const runSection = /^## Run something\n([\s\S]*?)^## /m.exec(await read("README.md"))?.[1] ?? "";
+  for (const text of [runSection, commandHelp(run)]) {
+    const words = text.replace(/\s+/g, " ");
+    for (const part of ["/workspace/out", "which it makes itself", "--out"]) {
+      expect(words).toContain(part);
+    }
+    expect(words).toMatch(bounds);
+    expect(words).toMatch(/\/v1\/jobs\/(?:ID|\{id\})\/files/);
+  }
+  expect(commandHelp(jobs)).toContain("/workspace/out");
+  expect(commandHelp(jobs)).toContain("/v1/jobs/ID/files");
 });
 
 test("findMakeTargets() reads inline code and fences, and no prose", () => {

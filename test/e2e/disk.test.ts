@@ -11,6 +11,7 @@ import {
   truncateSync,
   writeSync,
 } from "node:fs";
+import { join } from "node:path";
 import { requireHost } from "../helpers/host.ts";
 import { call, type Home, makeHome, readText, start } from "./cprg.ts";
 import { type Serving, serve } from "./server.ts";
@@ -28,6 +29,12 @@ const quick = { language: "python", code: "print(6*7)" };
 /** Writes for as long as it is let. */
 const chatty = {
   argv: ["/bin/sh", "-c", "while :; do head -c 8000 /dev/urandom | base64; sleep 0.02; done"],
+  limits: { wall_seconds: 120, output_kb: 65_536 },
+};
+
+/** Does not end before its server has no room for what it writes. */
+const loud = {
+  argv: ["/bin/sh", "-c", "while :; do head -c 100000 /dev/urandom | base64; done"],
   limits: { wall_seconds: 120, output_kb: 65_536 },
 };
 
@@ -89,7 +96,9 @@ function fill(disk: SmallDisk): void {
 test("a full disk: new jobs 507, the running one ends with its reason, and then all is well again", async () => {
   using home = makeHome();
   await using disk = await mountSmallDisk(home, 12);
-  await using server = await serve(home, { shell: disk.shell, env: { CPRG_API_KEYS: key } });
+  // Nothing goes by age: a sweep would find a few pages to give back, and room for a job with them.
+  const env = { CPRG_API_KEYS: key, CPRG_RETENTION_HOURS: "0" };
+  await using server = await serve(home, { shell: disk.shell, env });
   const before = await server.submit(quick);
   expect(await result(server, before)).toMatchObject({ status: "succeeded", stdout: "42\n" });
   const running = await server.submit(chatty);
@@ -136,6 +145,74 @@ test("a full disk: new jobs 507, the running one ends with its reason, and then 
   for (const id of [before, running, after]) await verify(again, { id, disk, home });
   expect(await again.stop()).toBe(0);
 }, 120_000);
+
+for (const { what, jobs, mib } of [
+  { what: "one long log", jobs: 1, mib: 8 },
+  { what: "several logs, and files beside them,", jobs: 6, mib: 1 },
+]) {
+  test(`a disk that is full of ${what} past its retention is freed by the server itself`, async () => {
+    using home = makeHome();
+    await using disk = await mountSmallDisk(home, 24);
+    await using server = await serve(home, {
+      shell: disk.shell,
+      env: { CPRG_API_KEYS: key, CPRG_SWEEP_INTERVAL_SECS: "86400" },
+    });
+    const program = `mkdir -p out; head -c ${mib}M /dev/urandom | base64; head -c 100000 /dev/urandom > out/a`;
+    const old: string[] = [];
+    for (let index = 0; index < jobs; index += 1) {
+      const limits = { output_kb: 65_536, wall_seconds: 120 };
+      const id = await server.submit({ argv: ["/bin/sh", "-c", program], limits });
+      const { status, stdout } = await result(server, id);
+      expect([status, String(stdout).length > mib * 1024 ** 2]).toEqual(["succeeded", true]);
+      old.push(id);
+    }
+    const kept = await server.submit(quick);
+    expect(await result(server, kept)).toMatchObject({ status: "succeeded" });
+    await age(disk, { home, ids: old });
+    const running = await server.submit(loud);
+    fill(disk);
+    const ballast = statSync(disk.path("ballast")).size;
+    expect(await result(server, running)).toMatchObject({ status: "error", reason: "disk_full" });
+    const statuses = new Set<number>();
+    const after = await until(
+      async () => {
+        const response = await post(server);
+        statuses.add(response.status);
+        return response.status === 201 ? String((await json(response))["job_id"]) : null;
+      },
+      { what: "a job is taken again", state: () => [...statuses] },
+    );
+    expect(await result(server, after)).toMatchObject({ status: "succeeded", stdout: "42\n" });
+    for (const id of old) {
+      await until(
+        async () => ((await server.request(`/v1/jobs/${id}`)).status === 404 ? true : null),
+        { what: "what is past its retention is gone" },
+      );
+    }
+    expect(await result(server, kept)).toMatchObject({ stdout: "42\n" });
+    expect((await server.request("/healthz")).status).toBe(200);
+    expect(statSync(disk.path("ballast")).size).toBe(ballast);
+    await verify(server, { id: after, disk, home });
+    expect(await server.stop()).toBe(0);
+    const log = await server.err.rest();
+    expect(log.split("the disk is full: removing what is past its retention now")).toHaveLength(2);
+    expect(log).toContain('"message":"pruned"');
+  }, 120_000);
+}
+
+/** Has jobs ended two retentions ago, behind the back of the server. */
+async function age(disk: SmallDisk, { home, ids }: { home: Home; ids: readonly string[] }) {
+  const script = `
+    import { Database } from "bun:sqlite";
+    const [path, ...ids] = process.argv.slice(1);
+    using db = new Database(path);
+    db.run("PRAGMA busy_timeout = 5000");
+    const age = db.prepare("UPDATE jobs SET finished_at = finished_at - 1209600000 WHERE id = ?");
+    for (const id of ids) if (age.run(id).changes !== 1) throw new Error(id);`;
+  const words = [process.execPath, "-e", script, join(home.dataDir, "cprg.db"), ...ids];
+  const child = Bun.spawn([...disk.shell, ...words], { stderr: "inherit" });
+  expect(await child.exited).toBe(0);
+}
 
 test("a full disk and deaths: clear refusals, and with room again every log is whole", async () => {
   using home = makeHome();

@@ -1,9 +1,11 @@
 // What the log of a running server never shows.
 
 import { expect } from "bun:test";
+import { ENV_MAX } from "../../src/core/program-rules.ts";
 import { requireHost } from "../helpers/host.ts";
 import { makeHome } from "./cprg.ts";
 import { serve } from "./server.ts";
+import { until } from "./until.ts";
 
 const { test } = requireHost({ root: true, cgroup: true });
 
@@ -59,4 +61,44 @@ test("the log shows neither keys nor values of variables, at its most talkative"
       expect(Buffer.from(shown).includes(form)).toBe(false);
     }
   }
+});
+
+test("a job with as many variables as there may be leaves the log readable, and hides each of them", async () => {
+  using home = makeHome();
+  const env = {
+    CPRG_API_KEYS: "a:a-key-of-a-0123456789,b:b-key-of-b-0123456789",
+    CPRG_LOG: "debug",
+  };
+  await using server = await serve(home, { env });
+  const ask = async (path: string, { key, body }: { key: string; body?: object }) => {
+    const response = await fetch(`${server.url}${path}`, {
+      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
+      ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+    });
+    return { status: response.status, json: (await response.json()) as Record<string, string> };
+  };
+  const [keyA, keyB] = ["a-key-of-a-0123456789", "b-key-of-b-0123456789"];
+  const values = Array.from({ length: ENV_MAX }, (_, index) => `a-value-${index}-of-many`);
+  const many = Object.fromEntries(values.map((value, index) => [`V${index}`, value]));
+  const { json: job } = await ask("/v1/jobs", {
+    key: keyA,
+    body: { argv: ["sleep", "60"], env: many },
+  });
+  await until(
+    async () =>
+      (await ask(`/v1/jobs/${job["job_id"]}`, { key: keyA })).json["status"] === "running" || null,
+    { what: "the job runs" },
+  );
+  expect((await ask("/v1/sandboxes", { key: keyA, body: { env: many } })).status).toBe(201);
+  const more = { ...many, V0: "a-value-more-than-may-be" };
+  const refused = await ask("/v1/sandboxes", { key: keyA, body: { env: more } });
+  expect(refused).toMatchObject({ status: 429, json: { reason: "TENANT_SECRETS" } });
+  expect((await ask("/v1/sandboxes", { key: keyB, body: { env: more } })).status).toBe(201);
+  for (const value of values.slice(0, 20)) await ask(`/v1/jobs/${value}`, { key: keyB });
+  await ask("/v1/jobs/harmless-path", { key: keyB });
+  expect(await server.stop()).toBe(0);
+  const log = await server.err.rest();
+  expect(log).toContain("/v1/jobs/harmless-path");
+  expect(log).toContain('"/v1/jobs/[redacted]"');
+  for (const value of values) expect(log).not.toContain(value);
 });

@@ -122,7 +122,8 @@ export function requestInit({ method, body, key = KEY_A, headers, signal }: Ask)
   };
 }
 
-async function read(response: Response): Promise<Answer> {
+/** An answer, read to its end. */
+export async function readAnswer(response: Response): Promise<Answer> {
   const text = await response.text();
   const isJson = /[/+]json$/.test(response.headers.get("content-type") ?? "");
   return {
@@ -138,7 +139,7 @@ export async function useApp(fixture: FixtureOptions = {}) {
   const started = await appOptions(fixture);
   const app = createApp(started.options);
   const ask = async (path: string, how: Ask = {}): Promise<Answer> =>
-    await read(await app.request(path, requestInit(how)));
+    await readAnswer(await app.request(path, requestInit(how)));
   return { ...started, app, ask };
 }
 
@@ -147,7 +148,7 @@ export async function useServer(fixture: FixtureOptions = {}) {
   const started = await appOptions(fixture);
   const server = await startServer({ ...started.options, hostname: "127.0.0.1", port: 0 });
   const ask = async (path: string, how: Ask = {}): Promise<Answer> =>
-    await read(await fetch(new URL(path, server.url), requestInit(how)));
+    await readAnswer(await fetch(new URL(path, server.url), requestInit(how)));
   return {
     ...started,
     server,

@@ -23,6 +23,29 @@ describe("startServer()", () => {
     expect([head.status, head.text]).toEqual([200, ""]);
   });
 
+  test("answers HEAD with the length of GET or with none, and never with 0", async () => {
+    await using fixture = await useServer({ fake: { artifacts: { "a.txt": "eleven char" } } });
+    const { ask, server } = fixture;
+    const { json } = await ask("/v1/jobs", { body: python("1") });
+    const job = `/v1/jobs/${json.job_id}`;
+    await ask(`${job}/result`);
+    for (const [path, status, length] of [
+      ["/healthz", 200, null],
+      ["/openapi.json", 200, null],
+      [`${job}/replay`, 200, null],
+      [`${job}/files/a.txt`, 200, null],
+      ["/nowhere", 404, null],
+      ["/v1/jobs/none", 404, null],
+    ] as const) {
+      const head = await rawHead(server.port, path);
+      expect(head).toStartWith(`HTTP/1.1 ${status} `);
+      const said = /^content-length: *(\d+)/im.exec(head)?.[1] ?? null;
+      expect([path, said]).toEqual([path, length]);
+      // Nothing follows the header section.
+      expect(head.indexOf("\r\n\r\n")).toBe(head.length - 4);
+    }
+  });
+
   test("refuses a large body before it is sent, and goes on", async () => {
     await using fixture = await useServer();
     const { ask, server } = fixture;
@@ -276,3 +299,18 @@ describe("startServer()", () => {
     await jobs.stop(0);
   });
 });
+
+/** Every byte of the answer to a HEAD request: fetch() would not show all of them. */
+async function rawHead(port: number, path: string): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<string>();
+  const socket = connect({ host: "127.0.0.1", port });
+  let answer = "";
+  socket.on("data", (chunk) => {
+    answer += chunk.toString("latin1");
+  });
+  socket.once("close", () => resolve(answer)).once("error", reject);
+  socket.write(
+    `HEAD ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY_A}\r\nConnection: close\r\n\r\n`,
+  );
+  return await promise;
+}

@@ -11,6 +11,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
+import { silentLog } from "../../src/core/log.ts";
 import { parsePublicKey } from "../../src/core/verify.ts";
 import {
   ephemeralSigningKey,
@@ -68,6 +69,45 @@ test("openSigningKey() keeps the public key of a lost one, for what that one sea
   expect(next).not.toBe(publicPem);
   const others = readdirSync(folder.path).filter((name) => name.startsWith(`${PUBLIC_KEY_FILE}.`));
   expect(others.map((name) => readFileSync(folder.join(name), "utf8"))).toEqual([publicPem]);
+});
+
+test("openSigningKey() warns of a lost key, once, with what follows from it", async () => {
+  using folder = new TempDir();
+  const warnings: [string, unknown][] = [];
+  const log = {
+    ...silentLog,
+    warn: (...said: [string, unknown?]) => void warnings.push([said[0], said[1]]),
+  };
+  const { publicPem } = await openSigningKey(folder.path, { log });
+  await openSigningKey(folder.path, { log });
+  expect(warnings).toEqual([]);
+  rmSync(folder.join(PRIVATE_KEY_FILE));
+  const { fingerprint } = await openSigningKey(folder.path, { log });
+  await openSigningKey(folder.path, { log });
+  expect(warnings).toHaveLength(1);
+  const [[message, fields] = ["", {}]] = warnings;
+  expect(message).toStartWith(
+    "the signing key is gone and a new one was made: exports from before",
+  );
+  expect(message).toContain("restore it from a backup");
+  const kept = (fields as Record<string, string>)["earlier_public_key"] ?? "";
+  expect(readFileSync(kept, "utf8")).toBe(publicPem);
+  expect(fields).toMatchObject({ path: folder.join(PRIVATE_KEY_FILE), fingerprint });
+});
+
+test("openSigningKey() warns of a public key that is another's, and not of a missing one", async () => {
+  using folder = new TempDir();
+  const warnings: string[] = [];
+  const log = { ...silentLog, warn: (message: string) => void warnings.push(message) };
+  await openSigningKey(folder.path, { log });
+  rmSync(folder.join(PUBLIC_KEY_FILE));
+  await openSigningKey(folder.path, { log });
+  expect(warnings).toEqual([]);
+  writeFileSync(folder.join(PUBLIC_KEY_FILE), ephemeralSigningKey().publicPem);
+  await openSigningKey(folder.path, { log });
+  expect(warnings).toEqual([
+    expect.stringContaining("is not the one whose public key was beside it"),
+  ]);
 });
 
 test("openSigningKey() refuses a key that others may read", async () => {

@@ -32,7 +32,11 @@ export const jobs = defineCommand({
   summary: "List the jobs of a server, newest first",
   help: {
     usage: ["[--status STATUS] [--language NAME] [--label NAME=VALUE] [--limit N] [--json]"],
-    description: ["Lists the jobs of the key's tenant, newest first, with how they ended."],
+    description: [
+      "Lists the jobs of the key's tenant, newest first, with how they ended.",
+      "Files that a job left in /workspace/out are at /v1/jobs/ID/files, and one of them at " +
+        "/v1/jobs/ID/files/PATH.",
+    ],
     examples: [
       { line: "cprg jobs", does: "The latest 20 jobs" },
       { line: "cprg jobs --status running", does: "What runs now" },

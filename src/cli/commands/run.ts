@@ -24,6 +24,9 @@ export const run = defineCommand({
         "they are written. The log is in memory; --save keeps it, sealed.",
       "The language is what --lang says, else what a #! line says, else what the file's name says, " +
         "else python. Without --stdin the program reads nothing.",
+      "Files that are to outlive the program go to /workspace/out, which it makes itself (mkdir -p out): " +
+        "--out copies them to a directory here. On a server they are kept with the job, at " +
+        "/v1/jobs/ID/files. They are kept all or not at all, up to 1000 files and 64 MiB.",
       "Exit code: the program's own; 128+n when signal n ended it, 124 when it ran out of time, 137 " +
         "out of memory, 125 when it could not be started, 141 when standard output is closed to what " +
         "it writes, 2 for wrong use.",

@@ -12,6 +12,8 @@ export interface Operation {
   readonly parameters: readonly Schema[];
   readonly requestBody?: Schema;
   readonly responses: Readonly<Record<string, Schema>>;
+  /** Whether a tenant's key is refused. */
+  readonly isAdmin: boolean;
 }
 
 /** One request, and whether it fits the description. */
@@ -27,9 +29,10 @@ const GOOD_SHARE = 0.7;
 export function operationsOf(document: Schema): Operation[] {
   return Object.entries<Schema>(document["paths"]).flatMap(([path, methods]) =>
     Object.entries<Schema>(methods).map(([method, operation]) => ({
-      ...(operation as Omit<Operation, "method" | "path">),
+      ...(operation as Omit<Operation, "method" | "path" | "isAdmin">),
       method: method.toUpperCase(),
       path,
+      isAdmin: operation["x-admin"] === true,
     })),
   );
 }

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "bun:test";
-import { REDACTED, SECRET_LENGTH_MIN, SECRETS_MAX, SecretSet } from "../../../src/core/secrets.ts";
+import {
+  OWNER_SECRET_CHARS_MAX,
+  OWNER_SECRETS_MAX,
+  REDACTED,
+  SECRET_LENGTH_MIN,
+  SecretSet,
+} from "../../../src/core/secrets.ts";
 
 /** Quotes, a line break, a space, a slash, a plus, a percent sign, beyond ASCII. */
 const secret = 'p"a\\s\ns/w+o r%dé🦊<x>';
@@ -59,9 +65,75 @@ describe("redact()", () => {
     expect(secrets.redact("a-secret-text")).toBe("a-secret-text");
   });
 
-  test("with more secrets than it can look for it shows nothing", () => {
+  test("parts that overlap go as one", () => {
     const secrets = new SecretSet();
-    secrets.hold(Array.from({ length: SECRETS_MAX + 1 }, (_, index) => `secret-number-${index}`));
-    expect(secrets.redact("harmless")).toBe(REDACTED);
+    secrets.hold(["abcdefgh", "efghijkl", "ijklmnop"]);
+    expect(secrets.redact("<abcdefghijklmnop>")).toBe(`<${REDACTED}>`);
+    expect(secrets.redact("abcdefghabcdefgh")).toBe(`${REDACTED}${REDACTED}`);
+  });
+
+  test("shows nothing of a text that takes too long to search, and all of others", () => {
+    const secrets = new SecretSet();
+    secrets.hold(Array.from({ length: 1000 }, (_, index) => `${"a".repeat(200)}${index}`));
+    expect(secrets.redact("a".repeat(16_000))).toBe(REDACTED);
+    expect(secrets.redact("harmless aaaaaaaa")).toBe("harmless aaaaaaaa");
+    expect(secrets.redact(`xaaaaaaaaa${"a".repeat(200)}7y`)).not.toContain("7");
+  });
+
+  test("what is held and released before anything is said is not looked for", () => {
+    const secrets = new SecretSet();
+    secrets.hold(["held-before"])[Symbol.dispose]();
+    const again = secrets.hold(["held-before"]);
+    expect(secrets.redact("held-before")).toBe(REDACTED);
+    again[Symbol.dispose]();
+    expect(secrets.redact("held-before")).toBe("held-before");
+  });
+});
+
+describe("an owner", () => {
+  const many = (count: number, prefix = "secret") =>
+    Array.from({ length: count }, (_, index) => `${prefix}-number-${index}`);
+
+  test("with as many secrets as it may hold blinds no text, and none of them is shown", () => {
+    const secrets = new SecretSet();
+    secrets.hold(["the key of the operator"]);
+    const texts = many(OWNER_SECRETS_MAX);
+    secrets.hold(texts, "a");
+    secrets.hold(many(OWNER_SECRETS_MAX, "other"), "b");
+    expect(secrets.redact("harmless")).toBe("harmless");
+    for (const text of [...texts, "the key of the operator"]) {
+      expect(secrets.redact(`x ${text}`)).toStartWith(`x ${REDACTED}`);
+    }
+  });
+
+  test.each([
+    ["too many secrets", many(OWNER_SECRETS_MAX + 1)],
+    ["too long ones", [..."abcdefghi"].map((letter) => letter.repeat(OWNER_SECRET_CHARS_MAX / 8))],
+  ])("with %s is refused, and holds none of them", (_, texts) => {
+    const secrets = new SecretSet();
+    const hold = () => secrets.hold(texts, "a");
+    expect(hold).toThrow(
+      expect.objectContaining({
+        code: "resource_exhausted",
+        reason: "TENANT_SECRETS",
+        field: "env",
+      }),
+    );
+    expect(secrets.redact(texts[0] ?? "")).toBe(texts[0] ?? "");
+    secrets.hold(texts.slice(1), "a");
+    expect(hold).toThrow();
+    secrets.hold(texts.slice(1), "b");
+    secrets.hold(texts);
+  });
+
+  test("may hold the same secrets as often as it likes, and others when those are released", () => {
+    const secrets = new SecretSet();
+    const texts = many(OWNER_SECRETS_MAX);
+    const holds = [secrets.hold(texts, "a"), secrets.hold(texts, "a")];
+    holds[0]?.[Symbol.dispose]();
+    expect(() => secrets.hold(["one-secret-more"], "a")).toThrow();
+    holds[1]?.[Symbol.dispose]();
+    secrets.hold(many(OWNER_SECRETS_MAX, "next"), "a");
+    expect(secrets.redact(texts[0] ?? "")).toBe(texts[0] ?? "");
   });
 });
