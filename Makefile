@@ -174,8 +174,8 @@ test-cpython: tools $(DEPS) ffi ## Run CPython's own regression tests, inside an
 FUZZ_ROUTE_SECONDS ?= 15
 .PHONY: test-api
 test-api: tools build ## Fuzz every route at length, and hold 5000 idle WebSockets (half an hour at most)
-	@CPRG_FUZZ_REQUESTS=2000 CPRG_FUZZ_ROUTE_SECONDS=$(FUZZ_ROUTE_SECONDS) $(BUN) test ./test/http/fuzz.test.ts
-	@CPRG_FUZZ_REQUESTS=400 CPRG_FUZZ_ROUTE_SECONDS=$(FUZZ_ROUTE_SECONDS) $(BUN) test ./test/e2e/fuzz.test.ts
+	@CPRG_FUZZ_SEED=$$(date +%s) CPRG_FUZZ_REQUESTS=2000 CPRG_FUZZ_ROUTE_SECONDS=$(FUZZ_ROUTE_SECONDS) $(BUN) test ./test/http/fuzz.test.ts
+	@CPRG_FUZZ_SEED=$$(date +%s) CPRG_FUZZ_REQUESTS=400 CPRG_FUZZ_ROUTE_SECONDS=$(FUZZ_ROUTE_SECONDS) $(BUN) test ./test/e2e/fuzz.test.ts
 	@CPRG_IDLE_SOCKETS=5000 $(BUN) test ./test/e2e/hostile-clients.test.ts
 
 .PHONY: test-model

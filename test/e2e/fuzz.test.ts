@@ -39,7 +39,8 @@ function smallProgram(): NonNullable<Parameters<typeof driveRoutes>[0]["adapt"]>
     const { language, code: _, limits: __, ...rest } = body as Record<string, unknown>;
     return { ...rest, ...(language === undefined ? {} : { argv: ["/bin/true"] }) };
   };
-  return ({ method, path }: Operation, request: FuzzRequest): FuzzRequest => {
+  return ({ method, path }: Operation, made: FuzzRequest): FuzzRequest => {
+    const request = PLACED.includes(path) ? unplaced(made) : made;
     const { body, isGood } = request;
     if (method !== "POST" || typeof body !== "object" || body === null) return request;
     // Also of a request that is wrong elsewhere, and may be taken all the same: cat and sh would stay.
@@ -54,6 +55,16 @@ function smallProgram(): NonNullable<Parameters<typeof driveRoutes>[0]["adapt"]>
     }
     return request;
   };
+}
+
+/** Routes of what may be placed on a worker. */
+const PLACED: readonly string[] = ["/v1/jobs", "/v1/sandboxes"];
+
+/** Without a place that could be had: workers come and go here, and that there is none is a true 503. */
+function unplaced(request: FuzzRequest): FuzzRequest {
+  const { placement, ...body } = (request.body ?? {}) as { placement?: unknown };
+  const isOne = typeof placement === "object" && placement !== null;
+  return isOne ? { ...request, body } : request;
 }
 
 /** Whether it is a program of the description. */

@@ -46,6 +46,9 @@ export interface RouteReport {
   readonly tookMs: number;
 }
 
+/** Of the requests that `make test` sends: the same each time. `make test-api` sends others in each run. */
+const SEED = 847_064_375;
+
 /** The numbers that tests read of the environment, so that a run can be longer, or run again. */
 export function driveSettings(defaults: {
   readonly requests: number;
@@ -54,7 +57,7 @@ export function driveSettings(defaults: {
   const { CPRG_FUZZ_REQUESTS, CPRG_FUZZ_SEED, CPRG_FUZZ_ROUTE_SECONDS } = process.env;
   return {
     requests: Number(CPRG_FUZZ_REQUESTS ?? defaults.requests),
-    seed: Number(CPRG_FUZZ_SEED ?? Date.now() % 2 ** 31),
+    seed: Number(CPRG_FUZZ_SEED ?? SEED),
     routeMs: Number(CPRG_FUZZ_ROUTE_SECONDS ?? defaults.routeSeconds) * 1000,
   };
 }
